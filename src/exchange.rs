@@ -1,0 +1,170 @@
+//! The model in the middle: one client request inside us, what happens on its way, and how it ends.
+//!
+//! The shape is that of a self-contained request: whatever the peer agreed on once and for all has been
+//! filled in per call. The envelope is typed, the payload stays the text that came.
+//!
+//! Must not know: sockets, sessions, how either peer opened its connection.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::mcp::{Method, Notification, Raw, Request, Response};
+
+/// The caller of a call, authenticated.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Principal {
+    /// Its place in the configuration's list of clients (the anonymous client is one of them).
+    pub client: usize,
+    /// Its name: the key under `clients`, or `anonymous`.
+    pub name: Arc<str>,
+}
+
+/// One client request on its way through the gateway.
+#[derive(Debug)]
+pub struct Call {
+    /// The method, known.
+    pub method: Method,
+    /// The request as it came.
+    pub request: Request,
+    /// What the request says about its sender.
+    pub hop: Hop,
+    /// Who sent it.
+    pub principal: Principal,
+    /// The session that it came in, if it came in one.
+    pub session: Option<Arc<str>>,
+    /// Where events go that precede the end.
+    pub events: EventSink,
+    /// Ends the call early.
+    pub cancel: Cancel,
+}
+
+/// The metadata of one request: agreed per request, or filled in from a session.
+#[derive(Clone, Debug, Default)]
+pub struct Hop {
+    /// `Implementation` of the client, if it said so.
+    pub client_info: Option<Raw>,
+    /// `ClientCapabilities`, `{}` if it has none.
+    pub capabilities: Option<Raw>,
+    /// The least level of log messages wanted, as JSON text (`"info"`); `None` is none, or no wish.
+    pub log_level: Option<Raw>,
+    /// The client's own progress token, as JSON text.
+    pub progress_token: Option<Raw>,
+}
+
+/// Something that happened before a call ended: a notification, with the ids and tokens of the caller.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// What it is about.
+    pub kind: EventKind,
+    /// The notification.
+    pub notification: Notification,
+}
+
+/// The kinds of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// `notifications/progress`, the progress token already the caller's.
+    Progress,
+    /// `notifications/message`.
+    Log,
+    /// Any other notification that the upstream tied to this call.
+    Other,
+}
+
+/// Takes the events of one call, in their order. Bounded: a caller that does not read slows its own
+/// upstream stream down, and nobody else's.
+#[derive(Clone, Debug)]
+pub struct EventSink(mpsc::Sender<Event>);
+
+/// How many events of a call wait for a slow reader before its upstream has to wait, too.
+pub const EVENT_QUEUE: usize = 64;
+
+impl EventSink {
+    /// A sink and the end to read from.
+    #[must_use]
+    pub fn new() -> (Self, mpsc::Receiver<Event>) {
+        let (sender, receiver) = mpsc::channel(EVENT_QUEUE);
+        (Self(sender), receiver)
+    }
+
+    /// Passes one event on, waiting for room. Nothing happens if nobody listens any more.
+    ///
+    /// Cancel safe: a cancelled send has sent nothing.
+    pub async fn send(&self, event: Event) {
+        drop(self.0.send(event).await);
+    }
+
+    /// Passes one event on if there is room; says whether it did. For readers that serve many calls and
+    /// must not wait for one of them.
+    #[must_use]
+    pub fn offer(&self, event: Event) -> bool {
+        self.0.try_send(event).is_ok()
+    }
+}
+
+/// Ends a call early, with a reason that goes to the upstream. The first reason stays.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel {
+    token: CancellationToken,
+    reason: Arc<OnceLock<Box<str>>>,
+}
+
+impl Cancel {
+    /// Ends the call.
+    pub fn cancel(&self, reason: &str) {
+        let _first = self.reason.set(reason.into());
+        self.token.cancel();
+    }
+
+    /// Waits until somebody ends the call. Cancel safe.
+    pub async fn cancelled(&self) {
+        self.token.cancelled().await;
+    }
+
+    /// Why it was ended, if it was.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.get().map(|reason| &**reason)
+    }
+}
+
+/// How a call ended, as the upstream said it.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// With its result.
+    Complete(Answer),
+    /// With questions to the client, which may retry with the answers.
+    InputRequired(Answer),
+    /// With the upstream's own error, passed on as it is.
+    Error(Answer),
+}
+
+/// The upstream's response to a call.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The response as it came, its id still that of the upstream hop.
+    pub response: Response,
+    /// What its result carries.
+    pub form: ResultForm,
+}
+
+/// What a result carries besides its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultForm {
+    /// The payload alone.
+    Bare,
+    /// `resultType`, and caching hints where the method has them.
+    Tagged,
+}
+
+impl Outcome {
+    /// The response, whatever it says.
+    #[must_use]
+    pub fn answer(&self) -> &Answer {
+        match self {
+            Self::Complete(answer) | Self::InputRequired(answer) | Self::Error(answer) => answer,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the middle needs of an upstream, and what it gives to it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+use super::admit::AdmittedCall;
+use super::error::GatewayError;
+use crate::exchange::Outcome;
+use crate::mcp::Raw;
+
+/// One MCP server that the gateway connects to.
+pub trait Upstream: Send + Sync + 'static {
+    /// Its name in the configuration.
+    fn name(&self) -> &Arc<str>;
+
+    /// What it offers now; changes as it comes, goes, and changes its lists.
+    fn offer(&self) -> watch::Receiver<Arc<Offer>>;
+
+    /// Carries one call and waits for its end. Deadlines are the caller's business.
+    ///
+    /// Cancel safe: dropping the future cancels the call upstream, with the reason in `Call::cancel`, and
+    /// disturbs no other call.
+    fn call(&self, call: AdmittedCall) -> BoxFuture<'_, Result<Outcome, GatewayError>>;
+}
+
+/// What an upstream offers at one instant.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// Whether it can be called.
+    pub health: Health,
+    /// Its tools, in its own order. Those of the last good connection while it is down within `grace`.
+    pub tools: Vec<ListedTool>,
+    /// Its `ServerCapabilities`, once it was connected.
+    pub capabilities: Option<Raw>,
+    /// Its `Implementation`.
+    pub server_info: Option<Raw>,
+    /// Its instructions to the model.
+    pub instructions: Option<String>,
+    /// How long its lists may be taken for fresh, if it says.
+    pub ttl: Option<Duration>,
+    /// Whether it calls its lists private.
+    pub is_private: bool,
+    /// The revision that it speaks, for status pages.
+    pub protocol_version: Option<&'static str>,
+    /// How often it was connected to.
+    pub connects: u64,
+}
+
+impl Default for Offer {
+    fn default() -> Self {
+        Self {
+            health: Health::Connecting,
+            tools: Vec::new(),
+            capabilities: None,
+            server_info: None,
+            instructions: None,
+            ttl: None,
+            is_private: false,
+            protocol_version: None,
+            connects: 0,
+        }
+    }
+}
+
+/// Whether an upstream can be called.
+#[derive(Clone, Debug)]
+pub enum Health {
+    /// The first connection is on its way.
+    Connecting,
+    /// It answers.
+    Ready,
+    /// It does not.
+    Down {
+        /// Why, in words that anybody may read.
+        reason: Arc<str>,
+        /// Since when.
+        since: Instant,
+        /// When the next try is due.
+        retry_at: Instant,
+    },
+}
+
+/// One entry of an upstream's `tools/list`.
+#[derive(Clone, Debug)]
+pub struct ListedTool {
+    /// Its native name.
+    pub name: Arc<str>,
+    /// The entry as it came.
+    pub text: Raw,
+}

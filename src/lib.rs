@@ -1,0 +1,8 @@
+//! Waypost: one MCP endpoint in front of many MCP servers, in both eras of the protocol.
+
+pub mod config;
+pub mod exchange;
+pub mod gateway;
+pub mod mcp;
+pub mod telemetry;
+pub mod wire;

@@ -1,0 +1,3 @@
+//! Exit codes and nothing else.
+
+fn main() {}

@@ -1,0 +1,5 @@
+//! Bytes to messages and back. Bounded, without IO.
+//!
+//! Must not know: sockets, configuration, what a message means.
+
+pub mod json;

@@ -1,0 +1,288 @@
+//! One JSON text to one message.
+
+use bytes::Bytes;
+
+use crate::mcp::{Body, DuplicateKey, Id, Look, Message, Notification, ObjectView, Raw, Request, Response};
+
+/// How deep a message may nest before it is refused: what nests deeper breaks parsers behind us.
+pub const MAX_DEPTH: usize = 128;
+
+/// Why a text is no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// Not JSON at all. Code −32700.
+    #[error("the body is not valid JSON: {0}")]
+    Syntax(String),
+    /// JSON, but no JSON-RPC message. Code −32600.
+    #[error("{0}")]
+    Shape(String),
+    /// A JSON array where one message is due. Code −32600 where batches do not exist.
+    #[error("the body is a batch (a JSON array); send one message a request")]
+    Batch,
+}
+
+/// Reads one message.
+///
+/// Promises: the text is valid UTF-8 and JSON, nests at most [`MAX_DEPTH`] deep, is one JSON-RPC 2.0
+/// request, notification or response, and names no key twice in its envelope, its `params`, its `result`
+/// or `error`, or the `_meta` of these. Whatever else it holds is untouched.
+///
+/// # Errors
+/// See [`JsonError`]; nothing is kept.
+pub fn parse(text: Bytes) -> Result<Message, JsonError> {
+    let trimmed = trim(&text);
+    if trimmed.first() == Some(&b'[') {
+        return match serde_json::from_slice::<&serde_json::value::RawValue>(&trimmed) {
+            Ok(_) => Err(JsonError::Batch),
+            Err(error) => Err(JsonError::Syntax(error.to_string())),
+        };
+    }
+    let envelope = read(&trimmed)?;
+    check_depth(&trimmed)?;
+    into_message(trimmed, envelope)
+}
+
+/// The text without a byte order mark and white space around it.
+fn trim(text: &Bytes) -> Bytes {
+    let body = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    text.slice_ref(body.trim_ascii())
+}
+
+/// Refuses text that nests deeper than [`MAX_DEPTH`]. The text is valid JSON.
+fn check_depth(text: &[u8]) -> Result<(), JsonError> {
+    let mut depth = 0_usize;
+    let mut rest = text;
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        match first {
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(JsonError::Shape(format!(
+                        "the message nests deeper than {MAX_DEPTH} levels"
+                    )));
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => rest = after_string(rest),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What follows the string whose opening quote has been read.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        let is_end = rest.get(at) == Some(&b'"');
+        rest = rest.get(at + if is_end { 1 } else { 2 }..).unwrap_or_default();
+        if is_end {
+            return rest;
+        }
+    }
+    &[]
+}
+
+fn read(text: &[u8]) -> Result<ObjectView, JsonError> {
+    if text.is_empty() {
+        return Err(JsonError::Syntax("it is empty".to_owned()));
+    }
+    let text = std::str::from_utf8(text).map_err(|error| JsonError::Syntax(error.to_string()))?;
+    ObjectView::read(text, Look::Envelope).map_err(|error| JsonError::Syntax(error.to_string()))
+}
+
+fn shape(text: &str) -> JsonError {
+    JsonError::Shape(text.to_owned())
+}
+
+fn into_message(text: Bytes, envelope: ObjectView) -> Result<Message, JsonError> {
+    if !envelope.is_object {
+        return Err(shape("the body is not a JSON object"));
+    }
+    check_keys(&text, &envelope)?;
+    if envelope.string(&text, "jsonrpc").as_deref() != Some("2.0") {
+        return Err(shape("`jsonrpc` must be \"2.0\""));
+    }
+    let id = envelope.raw(&text, "id");
+    let method = match envelope.get(&text, "method") {
+        Some(_) => Some(envelope.string(&text, "method").ok_or_else(|| shape("`method` must be a string"))?),
+        None => None,
+    };
+    match (method, id) {
+        (Some(method), id) => into_call(text, envelope, method.into_boxed_str(), id),
+        (None, id) => into_response(text, envelope, id),
+    }
+}
+
+/// Names no key twice where somebody reads it.
+fn check_keys(text: &[u8], envelope: &ObjectView) -> Result<(), JsonError> {
+    let payloads = ["params", "result", "error"].map(|key| envelope.inner(text, key));
+    let metas = payloads.map(|payload| payload.and_then(|payload| payload.inner(text, "_meta")));
+    let views = std::iter::once(envelope).chain(payloads.into_iter().flatten());
+    for view in views.chain(metas.into_iter().flatten()) {
+        view.unique(text).map_err(|DuplicateKey(key)| {
+            JsonError::Shape(format!("the key {key:?} stands twice in one object"))
+        })?;
+    }
+    Ok(())
+}
+
+fn into_call(
+    text: Bytes,
+    envelope: ObjectView,
+    method: Box<str>,
+    id: Option<Raw>,
+) -> Result<Message, JsonError> {
+    let params = match envelope.raw(&text, "params") {
+        Some(raw) if !raw.is_object() && raw.bytes().as_ref() != b"null" => {
+            return Err(shape("`params` must be an object"));
+        }
+        Some(_) | None => envelope.inner(&text, "params").cloned().unwrap_or_default(),
+    };
+    let Some(raw) = id else {
+        return Ok(Message::Notification(Notification { text, envelope, method, params }));
+    };
+    let id =
+        Id::from_text(raw.bytes().clone()).ok_or_else(|| shape("`id` must be a string or an integer"))?;
+    Ok(Message::Request(Request { text, envelope, id, method, params }))
+}
+
+fn into_response(text: Bytes, envelope: ObjectView, id: Option<Raw>) -> Result<Message, JsonError> {
+    let payload = |key: &str| {
+        let inner = envelope.inner(&text, key).cloned();
+        envelope.get(&text, key).map(|span| inner.unwrap_or(ObjectView { span, ..ObjectView::default() }))
+    };
+    let body = match (payload("result"), payload("error")) {
+        (Some(result), None) => Body::Result(result),
+        (None, Some(error)) => Body::Error(error),
+        (Some(_), Some(_)) => return Err(shape("a response has both `result` and `error`")),
+        (None, None) => return Err(shape("the message has neither `method` nor `result` nor `error`")),
+    };
+    let id = id.and_then(|raw| Id::from_text(raw.bytes().clone()));
+    Ok(Message::Response(Response { text, envelope, id, body }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_text(text: &str) -> Result<Message, JsonError> {
+        parse(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn nested(depth: usize) -> String {
+        // The envelope and `params` are two levels.
+        let inner = depth - 2;
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"x":{}{}}}}}"#,
+            "[".repeat(inner),
+            "]".repeat(inner)
+        )
+    }
+
+    #[test]
+    fn the_three_kinds_are_told_apart() {
+        let request =
+            parse_text(r#"{"jsonrpc":"2.0","id":"a","method":"tools\/call","params":{"name":"x"}}"#);
+        match request.unwrap() {
+            Message::Request(request) => {
+                assert_eq!(&*request.method, "tools/call");
+                assert_eq!(request.param_string("name").unwrap(), "x");
+            }
+            other => panic!("{other:?}"),
+        }
+        let notification = parse_text(r#"{"jsonrpc":"2.0","method":"n"}"#).unwrap();
+        assert!(matches!(notification, Message::Notification(_)));
+        let response = parse_text(r#"{"id":1,"jsonrpc":"2.0","result":{"_meta":{"a":1}}}"#).unwrap();
+        assert!(matches!(response, Message::Response(Response { body: Body::Result(_), .. })));
+        let error =
+            parse_text(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"m"}}"#).unwrap();
+        match error {
+            Message::Response(response) => {
+                assert_eq!(response.id, None);
+                assert_eq!(response.error_code(), Some(-32000));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn bad_ids_shapes_and_syntax_are_refused_apart() {
+        for bad in ["null", "1.5", "true", "{}", "[]"] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{bad},"method":"m"}}"#);
+            assert!(matches!(parse_text(&text), Err(JsonError::Shape(_))), "{bad}");
+        }
+        for bad in [
+            r#"{"id":1,"method":"m"}"#,
+            r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+            r#"{"jsonrpc":"2.0"}"#,
+            "42",
+            "\"x\"",
+            "null",
+        ] {
+            assert!(matches!(parse_text(bad), Err(JsonError::Shape(_))), "{bad}");
+        }
+        for bad in ["{", "", " ", r#"{"jsonrpc":"2.0","id":1,"method":"m"} x"#, r#"{"a":01}"#] {
+            assert!(matches!(parse_text(bad), Err(JsonError::Syntax(_))), "{bad}");
+        }
+        assert!(matches!(parse(Bytes::from_static(b"{\"a\":\"\xff\"}")), Err(JsonError::Syntax(_))));
+        assert_eq!(parse_text("[]").unwrap_err(), JsonError::Batch);
+        assert!(matches!(parse_text("[").unwrap_err(), JsonError::Syntax(_)));
+    }
+
+    #[test]
+    fn keys_that_are_read_stand_once() {
+        for bad in [
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","n\u0061me":"b"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"k":1,"k":2}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a"},"p\u0061rams":{"name":"b"}}"#,
+        ] {
+            assert!(matches!(parse_text(bad), Err(JsonError::Shape(_))), "{bad}");
+        }
+        let inside = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"arguments":{"k":1,"k":2}}}"#;
+        assert!(parse_text(inside).is_ok(), "what nobody reads is not ours to judge");
+    }
+
+    #[test]
+    fn depth_ends_at_128() {
+        assert!(parse_text(&nested(128)).is_ok());
+        assert!(matches!(parse_text(&nested(129)), Err(JsonError::Shape(_))));
+        assert!(matches!(parse_text(&nested(100_000)), Err(JsonError::Shape(_))));
+        let brackets_in_text = format!(r#"{{"jsonrpc":"2.0","method":"\"{}"}}"#, "[".repeat(500));
+        assert!(parse_text(&brackets_in_text).is_ok());
+    }
+
+    #[test]
+    fn a_draft_changes_what_it_names_and_nothing_else() {
+        let text = r#" { "x":1, "jsonrpc" : "2.0","params":{ "arguments" : {"n":1e2 },"name":"a__b", "_meta" : {"progressToken":7, "z":null} },"id": 5,"method":"tools/call"} "#;
+        let Message::Request(request) = parse_text(text).unwrap() else { panic!() };
+        let draft = request.draft(
+            &Id::from(9),
+            &[("name", Some(Bytes::from_static(b"\"b\"")))],
+            &[("progressToken", Some(Bytes::from_static(b"9")))],
+        );
+        let expected = r#"{ "x":1, "jsonrpc" : "2.0","params":{ "arguments" : {"n":1e2 },"name":"b", "_meta" : {"progressToken":9, "z":null} },"id": 9,"method":"tools/call"}"#;
+        assert_eq!(draft.finish(), expected.as_bytes());
+    }
+
+    #[test]
+    fn meta_comes_and_goes_whole() {
+        let parsed = |text: &str| match parse_text(text).unwrap() {
+            Message::Request(request) => request,
+            other => panic!("{other:?}"),
+        };
+        let bare = parsed(r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#);
+        let with = bare.draft(&Id::from(2), &[], &[("k", Some(Bytes::from_static(b"1")))]).finish();
+        assert_eq!(with, br#"{"jsonrpc":"2.0","id":2,"method":"m","params":{"_meta":{"k":1}}}"#.as_slice());
+        let again = parsed(std::str::from_utf8(&with).unwrap());
+        let without = again.draft(&Id::from(1), &[], &[("k", None)]).finish();
+        assert_eq!(without, br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{}}"#.as_slice());
+        let null = parsed(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":null}"#);
+        let set = null.draft(&Id::from(1), &[], &[("k", Some(Bytes::from_static(b"1")))]).finish();
+        assert_eq!(set, br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"k":1}}}"#.as_slice());
+    }
+}
