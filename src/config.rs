@@ -2,6 +2,10 @@
 //!
 //! Must not know: sockets, tasks. It reads the files that the configuration names (secrets), nothing else.
 
+#[cfg(test)]
+pub(crate) mod for_test;
+mod pattern;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +15,8 @@ use secrecy::SecretString;
 use url::Url;
 
 use crate::mcp::Era;
+
+pub use pattern::Verdict;
 
 /// A checked configuration. Immutable; a changed file makes another one.
 #[derive(Clone, Debug)]
@@ -230,4 +236,10 @@ pub enum LogFormat {
     Human,
     /// One JSON object a line.
     Json,
+}
+
+impl std::fmt::Display for Rate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} per {:?}", self.count, self.period)
+    }
 }

@@ -6,7 +6,7 @@ mod events;
 mod metrics;
 
 pub use events::{
-    CallFinished, CallOutcome, ClientRefused, EntrySkipped, SessionClosed, SessionOpened, UpstreamConnected,
-    UpstreamFailed, UpstreamLost, UpstreamNoise, UpstreamStderr,
+    CallFinished, CallOutcome, ClientRefused, EntrySkipped, RuleUnmatched, SessionClosed, SessionOpened,
+    UpstreamConnected, UpstreamFailed, UpstreamLost, UpstreamNoise, UpstreamStderr,
 };
 pub use metrics::Metrics;

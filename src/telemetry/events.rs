@@ -109,6 +109,15 @@ pub struct EntrySkipped<'a> {
     pub reason: &'a str,
 }
 
+/// A pattern of the configuration matches no tool, now that the tools are known.
+#[derive(Debug)]
+pub struct RuleUnmatched<'a> {
+    /// Where it stands, as a path of keys.
+    pub scope: &'a str,
+    /// The pattern.
+    pub pattern: &'a str,
+}
+
 /// A request was refused before it was a call: credentials, Origin, Host, shape, size, edge limit.
 #[derive(Debug)]
 pub struct ClientRefused<'a> {
@@ -145,4 +154,4 @@ macro_rules! emit {
     )*};
 }
 emit!(CallFinished UpstreamConnected UpstreamFailed UpstreamLost UpstreamNoise UpstreamStderr EntrySkipped
-      ClientRefused SessionOpened SessionClosed);
+      ClientRefused SessionOpened SessionClosed RuleUnmatched);
