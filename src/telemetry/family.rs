@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::{PoisonError, RwLock};
 
 use prometheus::core::Metric;
@@ -130,9 +130,7 @@ impl<M: Cell> Family<M> {
     }
 
     fn hash(&self, labels: &[&str]) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        labels.hash(&mut hasher);
-        hasher.finish()
+        self.hasher.hash_one(labels)
     }
 
     /// What is there now, cells in the order of their label values.
@@ -168,13 +166,13 @@ impl<M> Cells<M> {
 }
 
 fn pairs(names: &[&str], values: &[Box<str>]) -> Vec<LabelPair> {
-    let pair = |(name, value): (&&str, &Box<str>)| {
+    let pair = |name: &str, value: &str| {
         let mut pair = LabelPair::default();
-        pair.set_name((*name).to_owned());
-        pair.set_value(value.to_string());
+        pair.set_name(name.to_owned());
+        pair.set_value(value.to_owned());
         pair
     };
-    names.iter().zip(values).map(pair).collect()
+    names.iter().zip(values).map(|(name, value)| pair(name, value)).collect()
 }
 
 impl<M> std::fmt::Debug for Family<M> {

@@ -148,7 +148,6 @@ impl Metrics {
     }
 
     /// Counts a call as being with `upstream` until the guard is dropped.
-    #[must_use]
     pub fn in_flight(&self, upstream: &str) -> InFlight {
         let gauge = self.calls_in_flight.cell(&[upstream]);
         if let Some(gauge) = &gauge {
@@ -229,7 +228,7 @@ fn gauge(spec: &Spec, value: Option<u64>) -> MetricFamily {
 
 /// A call that is with an upstream, as long as this lives.
 #[derive(Debug)]
-#[must_use]
+#[must_use = "the call counts as ended once this is dropped"]
 pub struct InFlight(Option<IntGauge>);
 
 impl Drop for InFlight {
