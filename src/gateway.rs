@@ -22,8 +22,8 @@ use arc_swap::ArcSwap;
 
 use crate::catalog::{ExposedNames, Snapshot};
 use crate::config::Config;
-use crate::exchange::{Call, Cancel, Outcome};
-use crate::telemetry::Metrics;
+use crate::exchange::{Call, Cancel, Outcome, Principal};
+use crate::telemetry::{LimitReached, LimitScope, Metrics};
 
 use admit::admit;
 use limits::CallGuards;
@@ -111,12 +111,31 @@ impl Gateway {
         result
     }
 
-    /// Counts one request at the edge.
+    /// Counts one request of `principal` at the edge, under the name that the limit counts it by.
     ///
     /// # Errors
     /// `EdgeLimited` with the wait once the caller's limit is reached.
-    pub fn admit_edge(&self, caller: &EdgeCaller) -> Result<(), GatewayError> {
-        self.guards.admit_edge(caller)
+    pub fn admit_edge(&self, principal: &Principal, caller: &EdgeCaller) -> Result<(), GatewayError> {
+        let refused = self.guards.admit_edge(caller);
+        refused.map_err(|error| self.limit_reached(principal, LimitScope::Edge, None, error))
+    }
+
+    fn limit_reached(
+        &self,
+        principal: &Principal,
+        scope: LimitScope,
+        target: Option<&Target>,
+        error: GatewayError,
+    ) -> GatewayError {
+        let upstream = target.and_then(|target| self.config.upstreams.get(target.upstream));
+        LimitReached {
+            client: &principal.name,
+            scope,
+            upstream: upstream.map(|upstream| &*upstream.name),
+            wait: error.retry_after.unwrap_or_default(),
+        }
+        .emit(&self.metrics);
+        error
     }
 }
 

@@ -75,7 +75,10 @@ pub(super) fn admit(
         findings.tool = Some(Arc::clone(&entry.exposed));
     }
     let grant = grant(gateway, &snapshot, &call.principal, &name, findings)?;
-    let permit = gateway.guards.admit(call.principal.client, grant.target.upstream)?;
+    let permit =
+        gateway.guards.admit(call.principal.client, grant.target.upstream).map_err(|(scope, error)| {
+            gateway.limit_reached(&call.principal, scope, Some(&grant.target), error)
+        })?;
     let timeout = gateway.config.upstreams.get(grant.target.upstream).map(|upstream| upstream.timeout);
     let deadline = Instant::now() + timeout.unwrap_or_default();
     Ok(AdmittedCall { call, target: grant.target, deadline, _permit: permit })

@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::{GatewayError, GatewayErrorKind};
 use crate::config::{CallLimits, Config};
+use crate::telemetry::LimitScope;
 
 /// How long to wait for a place among calls in flight, as far as one can say.
 const CONCURRENCY_WAIT: Duration = Duration::from_secs(1);
@@ -59,17 +60,20 @@ impl CallGuards {
     /// over its limit takes nothing from the others.
     ///
     /// # Errors
-    /// `RateLimited` with the wait.
-    pub(super) fn admit(&self, client: usize, upstream: usize) -> Result<Permit, GatewayError> {
-        let guards = [self.clients.get(client), self.upstreams.get(upstream)];
+    /// `RateLimited` with the wait, and whose limit it was.
+    pub(super) fn admit(&self, client: usize, upstream: usize) -> Result<Permit, (LimitScope, GatewayError)> {
+        let guards = [
+            (LimitScope::Client, self.clients.get(client)),
+            (LimitScope::Upstream, self.upstreams.get(upstream)),
+        ];
         let mut places = [None, None];
-        for (place, guard) in places.iter_mut().zip(guards) {
+        for (place, (scope, guard)) in places.iter_mut().zip(guards) {
             if let Some(guard) = guard {
-                *place = guard.place()?;
+                *place = guard.place().map_err(|error| (scope, error))?;
             }
         }
-        for guard in guards.into_iter().flatten() {
-            guard.count()?;
+        for (scope, guard) in guards {
+            guard.map_or(Ok(()), Guard::count).map_err(|error| (scope, error))?;
         }
         Ok(Permit { _places: places })
     }
@@ -204,7 +208,8 @@ mod tests {
         let guards = guards(guard(50, 3600, None), guard(1000, 60, None));
         let passed = (0..200).filter(|_| guards.admit(0, 0).is_ok()).count();
         assert_eq!(passed, 50);
-        let refusal = guards.admit(0, 0).unwrap_err();
+        let (scope, refusal) = guards.admit(0, 0).unwrap_err();
+        assert_eq!(scope, LimitScope::Client);
         assert_eq!(refusal.kind, GatewayErrorKind::RateLimited);
         let wait = refusal.retry_after.unwrap();
         assert!(wait > Duration::from_secs(60) && wait <= Duration::from_secs(72), "{wait:?}");
@@ -228,7 +233,7 @@ mod tests {
     fn places_come_back_with_the_permit() {
         let guards = guards(guard(1000, 1, Some(2)), guard(1000, 1, None));
         let (one, _two) = (guards.admit(0, 0).unwrap(), guards.admit(0, 0).unwrap());
-        assert_eq!(guards.admit(0, 0).unwrap_err().kind, GatewayErrorKind::RateLimited);
+        assert_eq!(guards.admit(0, 0).unwrap_err().1.kind, GatewayErrorKind::RateLimited);
         drop(one);
         assert!(guards.admit(0, 0).is_ok());
     }

@@ -79,7 +79,7 @@ impl Gateway {
 
     fn report_rule(&self, scope: &str, pattern: &str, reported: &mut HashSet<String>) {
         if reported.insert(format!("{scope}/{pattern}")) {
-            RuleUnmatched { scope, pattern }.emit(&self.metrics);
+            RuleUnmatched { scope, pattern }.emit();
         }
     }
 }
