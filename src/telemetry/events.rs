@@ -160,15 +160,6 @@ pub struct EntrySkipped<'a> {
     pub reason: &'a str,
 }
 
-/// A pattern of the configuration matches no tool, now that the tools are known.
-#[derive(Debug)]
-pub struct RuleUnmatched<'a> {
-    /// Where it stands, as a path of keys.
-    pub scope: &'a str,
-    /// The pattern.
-    pub pattern: &'a str,
-}
-
 /// A request was refused before it was a call: credentials, Origin, Host, shape, size, edge limit.
 #[derive(Debug)]
 pub struct ClientRefused<'a> {
@@ -208,7 +199,7 @@ pub struct LimitReached<'a> {
 }
 
 /// Milliseconds with three decimals.
-fn ms(duration: Duration) -> f64 {
+pub(super) fn ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
@@ -327,19 +318,6 @@ impl UpstreamStderr<'_> {
                 suppressed = some(suppressed),
             );
         }
-    }
-}
-
-impl RuleUnmatched<'_> {
-    /// Logs.
-    pub fn emit(&self) {
-        warn!(
-            target: "waypost::config",
-            event = "rule_unmatched",
-            scope = self.scope,
-            pattern = self.pattern,
-            reason = "matches no tool",
-        );
     }
 }
 
