@@ -7,4 +7,6 @@ pub mod exchange;
 pub mod gateway;
 pub mod mcp;
 pub mod telemetry;
+pub mod translate;
+pub mod upstream;
 pub mod wire;
