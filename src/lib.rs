@@ -1,8 +1,10 @@
 //! Waypost: one MCP endpoint in front of many MCP servers, in both eras of the protocol.
 
 pub mod admin;
+pub mod auth;
 pub mod catalog;
 pub mod config;
+pub mod downstream;
 pub mod exchange;
 pub mod gateway;
 pub mod mcp;
