@@ -245,10 +245,7 @@ mod tests {
             (r#""error":{"code":0,"message":"m"}"#, "Legacy"),
         ] {
             let verdict = format!("{:?}", read_discover(&response(body)));
-            assert!(
-                verdict == expected || verdict.starts_with(&format!("{expected}(")),
-                "{body}: {verdict}"
-            );
+            assert!(verdict == expected || verdict.starts_with(&format!("{expected}(")), "{body}: {verdict}");
         }
     }
 
@@ -269,7 +266,10 @@ mod tests {
             assert_eq!(read_initialize(&response(&body)).unwrap().version.as_str(), version);
         }
         for (body, expected) in [
-            (r#""result":{"protocolVersion":"2026-07-28"}"#, NoHandshake::UnknownVersion("2026-07-28".into())),
+            (
+                r#""result":{"protocolVersion":"2026-07-28"}"#,
+                NoHandshake::UnknownVersion("2026-07-28".into()),
+            ),
             (r#""result":{"protocolVersion":7}"#, NoHandshake::UnknownVersion(String::new())),
             (r#""error":{"code":-32022,"message":"m","data":{"supported":[]}}"#, NoHandshake::Modern),
             (r#""error":{"code":-32601,"message":"m"}"#, NoHandshake::Refused(-32601, "m".into())),

@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_result_type_of_a_legacy_server_means_nothing() {
-        let text = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required"}}"#);
+        let text =
+            Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required"}}"#);
         let Message::Response(response) = parse(text).unwrap() else { panic!() };
         let outcome = read_response(response);
         assert!(matches!(outcome, Outcome::Complete(Answer { form: ResultForm::Bare, .. })));

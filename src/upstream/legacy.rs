@@ -30,8 +30,7 @@ use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
 /// How long a change of the log level may delay a call.
 const LEVEL_GRACE: Duration = Duration::from_secs(2);
 /// The levels of log messages, most verbose first.
-const LEVELS: [&str; 8] =
-    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// A connection to a legacy server, its handshake done.
 #[derive(Debug)]

@@ -128,7 +128,8 @@ impl Endpoint {
     /// # Errors
     /// If it cannot be delivered.
     pub(super) async fn notify(&self, text: Bytes, headers: HeaderMap) -> Result<(), Failure> {
-        let response = self.send(Method::POST, Some(text), headers).await.inspect_err(|failure| self.note(failure))?;
+        let response =
+            self.send(Method::POST, Some(text), headers).await.inspect_err(|failure| self.note(failure))?;
         if !response.status().is_success() {
             tracing::debug!(status = response.status().as_u16(), "an upstream refused a notification");
         }
@@ -164,7 +165,9 @@ impl Endpoint {
     pub(super) async fn closed(&self) -> Failure {
         let mut broken = self.0.broken.subscribe();
         match broken.wait_for(Option::is_some).await {
-            Ok(failure) => failure.clone().unwrap_or_else(|| Failure::unavailable("the connection was closed")),
+            Ok(failure) => {
+                failure.clone().unwrap_or_else(|| Failure::unavailable("the connection was closed"))
+            }
             Err(_) => Failure::unavailable("the connection was closed"),
         }
     }
@@ -230,7 +233,8 @@ impl Endpoint {
         headers: &HeaderMap,
     ) -> Result<reqwest::Response, Failure> {
         let mut all = self.0.headers.clone();
-        let accepted = if method == Method::POST { "application/json, text/event-stream" } else { "text/event-stream" };
+        let accepted =
+            if method == Method::POST { "application/json, text/event-stream" } else { "text/event-stream" };
         all.insert(ACCEPT, HeaderValue::from_static(accepted));
         for (name, value) in headers {
             all.insert(name, value.clone());
@@ -308,8 +312,9 @@ fn client(url: &Url, connect_timeout: Duration) -> Result<reqwest::Client, Failu
 fn configured(config: &config::Http) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::with_capacity(config.headers.len());
     for (name, value) in &config.headers {
-        let mut value = HeaderValue::from_str(value.expose_secret())
-            .map_err(|_| Failure::unavailable("a header in its configuration cannot be sent").because(name))?;
+        let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| {
+            Failure::unavailable("a header in its configuration cannot be sent").because(name)
+        })?;
         value.set_sensitive(true);
         headers.append(name, value);
     }
