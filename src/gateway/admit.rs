@@ -41,3 +41,11 @@ impl AdmittedCall {
         self.deadline
     }
 }
+
+#[cfg(test)]
+impl AdmittedCall {
+    /// A call past every check, for tests of what lies behind them.
+    pub(crate) fn for_test(call: Call, target: Target, deadline: Instant) -> Self {
+        Self { call, target, deadline }
+    }
+}
