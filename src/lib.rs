@@ -1,5 +1,6 @@
 //! Waypost: one MCP endpoint in front of many MCP servers, in both eras of the protocol.
 
+pub mod cli;
 pub mod config;
 pub mod exchange;
 pub mod gateway;
