@@ -2,9 +2,19 @@
 //!
 //! Must not know: sockets, tasks. It reads the files that the configuration names (secrets), nothing else.
 
+mod compile;
+mod effective;
+mod expand;
 #[cfg(test)]
 pub(crate) mod for_test;
+mod load;
+mod mask;
 mod pattern;
+mod problem;
+mod reference;
+mod section;
+mod tree;
+mod units;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,7 +26,11 @@ use url::Url;
 
 use crate::mcp::Era;
 
+pub use effective::Effective;
+pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
+pub use problem::{Place, Problem, Problems, Severity};
+pub use reference::page as reference_page;
 
 /// A checked configuration. Immutable; a changed file makes another one.
 #[derive(Clone, Debug)]
@@ -236,10 +250,4 @@ pub enum LogFormat {
     Human,
     /// One JSON object a line.
     Json,
-}
-
-impl std::fmt::Display for Rate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} per {:?}", self.count, self.period)
-    }
 }
