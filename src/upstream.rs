@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Limits, UpstreamConfig};
+use crate::config::{Config, Limits, UpstreamConfig};
 use crate::exchange::Outcome;
 use crate::gateway::{AdmittedCall, GatewayError, Offer, Upstream};
 use crate::telemetry::Metrics;
@@ -36,11 +36,18 @@ use supervise::{Desk, Supervisor};
 /// An upstream that is kept connected in the background. Dropping it ends its connection, [`Self::stop`]
 /// does so in good order.
 #[derive(Debug)]
-pub struct Supervised {
+pub struct Connector {
     name: Arc<str>,
     desk: Arc<Desk>,
     stop: CancellationToken,
     tasks: TaskTracker,
+}
+
+/// Starts to keep every upstream of a configuration connected; see [`start`].
+#[must_use]
+pub fn start_all(config: &Config, metrics: &Arc<Metrics>) -> Vec<Arc<Connector>> {
+    let start = |upstream: &Arc<UpstreamConfig>| start(Arc::clone(upstream), &config.limits, Arc::clone(metrics));
+    config.upstreams.iter().map(start).collect()
 }
 
 /// Starts to keep an upstream connected. Returns at once, whatever the state of the server. Must be called
@@ -49,7 +56,7 @@ pub struct Supervised {
 /// Bounds: `limits.message` for one message, `limits.list_pages` and `limits.list_items` for its lists; the
 /// rest is in `config`.
 #[must_use]
-pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, metrics: Arc<Metrics>) -> Arc<Supervised> {
+pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, metrics: Arc<Metrics>) -> Arc<Connector> {
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     let desk = Arc::new(Desk::new());
@@ -69,10 +76,10 @@ pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, metrics: Arc<Metrics>
         stop: stop.clone(),
     };
     tasks.spawn(supervisor.run());
-    Arc::new(Supervised { name, desk, stop, tasks })
+    Arc::new(Connector { name, desk, stop, tasks })
 }
 
-impl Supervised {
+impl Connector {
     /// Ends the connection and waits for its end: a child's stdin is closed, then it gets SIGTERM, then
     /// SIGKILL, and so does all of its process group; a session is deleted. Takes some ten seconds at the
     /// most. Calls that are still in flight fail.
@@ -83,13 +90,13 @@ impl Supervised {
     }
 }
 
-impl Drop for Supervised {
+impl Drop for Connector {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-impl Upstream for Supervised {
+impl Upstream for Connector {
     fn name(&self) -> &Arc<str> {
         &self.name
     }
