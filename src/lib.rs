@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod config;
+pub mod demo;
 pub mod exchange;
 pub mod gateway;
 pub mod mcp;
