@@ -4,6 +4,7 @@
 
 mod events;
 mod family;
+mod lifecycle;
 mod line;
 mod list;
 mod log;
@@ -15,6 +16,7 @@ pub use events::{
     CallFinished, CallOutcome, ClientRefused, EntrySkipped, LimitReached, SessionClosed, SessionOpened,
     UpstreamConnected, UpstreamFailed, UpstreamLost, UpstreamNoise, UpstreamStderr,
 };
+pub use lifecycle::{Listening, RuleUnmatched, Stopped, Stopping};
 pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};
 pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics};

@@ -199,7 +199,7 @@ pub struct LimitReached<'a> {
 }
 
 /// Milliseconds with three decimals.
-fn ms(duration: Duration) -> f64 {
+pub(super) fn ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
