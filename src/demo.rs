@@ -25,34 +25,22 @@ use protocol::Server;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demo {
     /// Counts words. Legacy era.
-    Words,
+    Legacy,
     /// Dice, units, time. Modern era.
-    Dice,
+    Modern,
     /// A few pages about MCP, searched and summarized. Both eras.
-    Docs,
+    Http,
 }
 
 impl Demo {
     /// All demo servers.
-    pub const ALL: [Self; 3] = [Self::Words, Self::Dice, Self::Docs];
-
-    /// What `waypost demo` calls it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        self.server().name
-    }
-
-    /// The demo server of this name.
-    #[must_use]
-    pub fn known(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|demo| demo.name() == name)
-    }
+    pub const ALL: [Self; 3] = [Self::Legacy, Self::Modern, Self::Http];
 
     fn server(self) -> &'static Server {
         match self {
-            Self::Words => &words::SERVER,
-            Self::Dice => &dice::SERVER,
-            Self::Docs => &docs::SERVER,
+            Self::Legacy => &words::SERVER,
+            Self::Modern => &dice::SERVER,
+            Self::Http => &docs::SERVER,
         }
     }
 }
@@ -73,11 +61,11 @@ where
     stdio::run(demo.server(), stdin, stdout).await
 }
 
-/// Serves [`Demo::Docs`] as Streamable HTTP at `/mcp` until `shutdown`, then for at most two seconds more.
+/// Serves [`Demo::Http`] as Streamable HTTP at `/mcp` until `shutdown`, then for at most two seconds more.
 /// Answers to loopback names only.
 ///
 /// # Errors
 /// If the listener fails for good.
 pub async fn http(listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
-    http::serve(Demo::Docs.server(), listener, shutdown).await
+    http::serve(Demo::Http.server(), listener, shutdown).await
 }
