@@ -4,9 +4,11 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use secrecy::ExposeSecret;
+
 use super::effective::Effective;
 use super::problem::{Finding, Problem, Problems, Severity, Source};
-use super::section::Reader;
+use super::reader::Reader;
 use super::tree::{self, Name, Node, Span, Value};
 use super::{Config, compile, expand, mask};
 
@@ -135,6 +137,9 @@ fn hash(top: &Node, config: &Config, env: &dyn Fn(&str) -> Option<String>) -> St
     hash_node(top, env, &mut context);
     for client in &config.clients {
         client.tokens.iter().for_each(|token| context.update(token));
+    }
+    if let Some(key) = &config.sessions.key {
+        context.update(key.expose_secret().as_bytes());
     }
     let digest = context.finish();
     digest.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
