@@ -2,12 +2,16 @@
 //!
 //! Must not know: sockets, tasks. It reads the files that the configuration names (secrets), nothing else.
 
+#[cfg(test)]
+mod cases;
 mod compile;
 mod effective;
 mod expand;
 mod load;
 mod mask;
 mod nearest;
+#[cfg(test)]
+mod pages;
 mod pattern;
 mod problem;
 mod reader;

@@ -107,7 +107,10 @@ fn entries(text: &str) -> Result<Vec<(Name, Node)>, Finding> {
     })?;
     match node.value {
         Value::Map(entries) => Ok(entries),
-        Value::Null => Err(Finding::error("the file is empty").help("the least file is `upstreams: {}`")),
+        Value::Null => {
+            let finding = Finding::error("the file is empty").help("the least file is `upstreams: {}`");
+            Err(finding.at(Span { line: 1, column: 1, ..Span::default() }))
+        }
         Value::Scalar(_) | Value::List(_) => {
             let finding = Finding::error(format!("the file is {}: expected a mapping", node.kind()));
             Err(finding.at(node.span).help("it begins with a key, like `upstreams:`"))
@@ -124,6 +127,10 @@ fn syntax_finding(message: &str) -> Finding {
     }
     if message.contains("document expected") {
         return Finding::error("the file holds more than one document").help("take out the `---`");
+    }
+    if message.contains("alias") || message.contains("unknown value") {
+        return finding
+            .help("a `*` begins an alias: put a pattern that begins so in quotes, like `\"*_secret\"`");
     }
     if message.contains("unexpected character") {
         return finding.help("put the value in quotes");

@@ -58,4 +58,19 @@ mod tests {
             assert_eq!(nearest_key(table, given), wanted, "{given}");
         }
     }
+
+    #[test]
+    fn every_alias_leads_to_a_key() {
+        for table in reference::TABLES {
+            for (alias, name) in table.aliases {
+                assert!(table.keys.iter().any(|key| key.name() == *name), "{}: {alias} → {name}", table.path);
+                assert!(
+                    !table.keys.iter().any(|key| key.name() == *alias),
+                    "{}: {alias} is a key",
+                    table.path
+                );
+                assert!(!table.later.contains(alias), "{}: {alias} is a later key", table.path);
+            }
+        }
+    }
 }

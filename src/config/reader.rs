@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::expand::{self, ExpandError};
 use super::problem::Finding;
-use super::tree::{Name, Node, Span, Value};
+use super::tree::{Name, Node, ScalarKind, Span, Value};
 
 /// What reading has in common: the variables, and what was found.
 pub(crate) struct Reader<'a> {
@@ -27,6 +27,8 @@ pub(crate) struct Text {
     pub(crate) span: Span,
     /// Whether variables had a part in it.
     pub(crate) is_expanded: bool,
+    /// What YAML takes it for, as it is written.
+    pub(crate) kind: ScalarKind,
     /// Variables in it that are set and empty.
     pub(crate) empty: Vec<String>,
 }
@@ -51,6 +53,7 @@ impl Reader<'_> {
                 written: scalar.text.clone(),
                 span: node.span,
                 is_expanded: expanded.is_changed,
+                kind: scalar.kind,
                 empty: expanded.empty,
             }),
             Err(errors) => {
@@ -77,7 +80,7 @@ impl Reader<'_> {
     pub(crate) fn report_kind(&self, node: &Node, what: &str, wanted: &str) {
         let finding = match node.value {
             Value::Null => Finding::error(format!("{what} has no value: expected {wanted}"))
-                .help("leave the key out for the default; null is not a value here"),
+                .help("leave it out for the default; null is no value, and the text needs quotes"),
             Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
                 Finding::error(format!("{what} is {}: expected {wanted}", node.kind()))
             }

@@ -103,6 +103,14 @@ impl<'a> Section<'a> {
             return None;
         }
         let text = self.reader.text(node, &what)?;
+        if T::IS_NUMBER
+            && text.kind == ScalarKind::Text
+            && !text.is_expanded
+            && T::parse(&text.value).is_some()
+        {
+            self.reader.report_kind(node, &what, "a number, without quotes");
+            return None;
+        }
         let Some(value) = T::parse(text.value.trim()) else {
             let written = &text.written;
             let finding = Finding::error(format!("`{written}` is not {}", with_article(T::NOUN)));
@@ -142,21 +150,25 @@ impl<'a> Section<'a> {
 
     fn parse_flag(&self, node: &Node, key: &str) -> Option<bool> {
         let what = quoted(key);
-        let Value::Scalar(scalar) = &node.value else {
+        if !matches!(node.value, Value::Scalar(_)) {
             self.reader.report_kind(node, &what, "`true` or `false`");
             return None;
-        };
+        }
         let text = self.reader.text(node, &what)?;
-        let is_typed = scalar.kind == ScalarKind::Flag || text.is_expanded;
+        let is_typed = text.kind == ScalarKind::Flag || text.is_expanded;
         match text.value.to_ascii_lowercase().as_str() {
             "true" if is_typed => Some(true),
             "false" if is_typed => Some(false),
+            "true" | "false" => {
+                self.reader.report_kind(node, &what, "`true` or `false`, without quotes");
+                None
+            }
             other => {
                 let finding = Finding::error(format!("`{}` is neither `true` nor `false`", text.written));
                 let finding = finding.at(node.span);
                 self.report(match other {
-                    "true" | "yes" | "on" | "y" | "1" => finding.help(format!("write `{key}: true`")),
-                    "false" | "no" | "off" | "n" | "0" => finding.help(format!("write `{key}: false`")),
+                    "yes" | "on" | "y" | "1" => finding.help(format!("write `{key}: true`")),
+                    "no" | "off" | "n" | "0" => finding.help(format!("write `{key}: false`")),
                     _ => finding,
                 });
                 None

@@ -106,7 +106,14 @@ pub(crate) fn rate_limits(limits: &mut Section<'_>) -> CallLimits {
         let finding = Finding::error("`burst` needs a `rate`").at(limits.place(keys::BURST.name));
         limits.report(finding.help("write `rate: 60/min` beside it, or take it out"));
     }
-    CallLimits { rate, burst: limits.small_count(&keys::BURST), concurrency: None }
+    let burst = match (limits.has(keys::BURST.name), rate) {
+        (false, Some(rate)) => {
+            limits.out.put(keys::BURST.name, rate.count.to_string(), Origin::Default);
+            None
+        }
+        _ => limits.small_count(&keys::BURST),
+    };
+    CallLimits { rate, burst, concurrency: None }
 }
 
 fn rate(limits: &mut Section<'_>) -> Option<Rate> {

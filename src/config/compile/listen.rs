@@ -68,6 +68,7 @@ pub(crate) fn check_distinct(
                     Finding::error(format!("`{other_name}` and `{name}` are the same address, {address}"));
                 let span = [top.place(name), top.place(other_name)].into_iter().max_by_key(|span| span.line);
                 top.report(finding.at(span.unwrap_or_default()));
+                break;
             }
         }
     }

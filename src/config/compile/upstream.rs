@@ -183,6 +183,7 @@ fn prefix(section: &mut Section<'_>, name: &Name, naming: &Naming) -> String {
         section.report(
             finding.help("a prefix has letters, digits, `_`, `-` and `.`, at most 64 of them, or is empty"),
         );
+        return format!("{}{}", name.text, naming.separator);
     }
     if text.value.is_empty() || text.value.ends_with(&naming.separator) {
         return text.value;
