@@ -14,4 +14,6 @@
     reason = "a test may stop at once, and drives processes, threads and sockets by hand"
 )]
 
+mod field;
+mod lossless;
 mod support;

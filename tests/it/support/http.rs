@@ -160,6 +160,9 @@ pub fn take_events(buffer: &mut Vec<u8>, comments: &mut usize) -> Vec<SseEvent> 
             match field {
                 "" if line.starts_with(':') => *comments += 1,
                 "data" => {
+                    if is_event {
+                        event.data.push('\n');
+                    }
                     is_event = true;
                     event.data.push_str(value);
                 }
