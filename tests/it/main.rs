@@ -14,6 +14,8 @@
     reason = "a test may stop at once, and drives processes, threads and sockets by hand"
 )]
 
+mod examples;
 mod field;
 mod lossless;
+mod rmcp_peers;
 mod support;

@@ -79,7 +79,26 @@ class Child:
                 subprocess.Popen(["sleep", payload.decode()])
 
 
+def join_streams(port):
+    """Joins the standard streams with the port as they are: for a server that speaks for itself."""
+    peer = socket.create_connection(("127.0.0.1", port))
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send():
+        while chunk := os.read(0, 1 << 16):
+            peer.sendall(chunk)
+        peer.shutdown(socket.SHUT_WR)
+
+    threading.Thread(target=send, daemon=True).start()
+    while chunk := peer.recv(1 << 16):
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+
+
 if __name__ == "__main__":
+    if "plain" in sys.argv[2:]:
+        join_streams(int(sys.argv[1]))
+        os._exit(0)
     if "ignore-term" in sys.argv[2:]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Child(int(sys.argv[1]), sys.argv[2:]).obey()

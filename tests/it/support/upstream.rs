@@ -204,6 +204,15 @@ fn clip(text: &str) -> String {
     text.chars().take(300).collect()
 }
 
+/// The entry of a child that relays to `address`.
+pub fn relay(address: SocketAddr, flags: &[String]) -> Value {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/child.py");
+    let port = address.port().to_string();
+    let mut args = vec!["-I".to_owned(), "-S".to_owned(), program.to_owned(), port];
+    args.extend_from_slice(flags);
+    json!({"command": process::python(), "args": args})
+}
+
 impl Upstream {
     /// Starts it. The port is the system's choice.
     pub fn start(script: Script, transport: Transport) -> Self {
@@ -247,13 +256,7 @@ impl Upstream {
     pub fn entry(&self) -> Value {
         match self.transport {
             Transport::Http => json!({"url": self.url()}),
-            Transport::Stdio => {
-                let relay = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/child.py");
-                let port = self.address.port().to_string();
-                let mut args = vec!["-I".to_owned(), "-S".to_owned(), relay.to_owned(), port];
-                args.extend(self.flags.clone());
-                json!({"command": process::python(), "args": args})
-            }
+            Transport::Stdio => relay(self.address, &self.flags),
         }
     }
 
