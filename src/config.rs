@@ -2,6 +2,20 @@
 //!
 //! Must not know: sockets, tasks. It reads the files that the configuration names (secrets), nothing else.
 
+mod compile;
+mod effective;
+mod expand;
+#[cfg(test)]
+pub(crate) mod for_test;
+mod load;
+mod mask;
+mod pattern;
+mod problem;
+mod reference;
+mod section;
+mod tree;
+mod units;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +25,12 @@ use secrecy::SecretString;
 use url::Url;
 
 use crate::mcp::Era;
+
+pub use effective::Effective;
+pub use load::{Loaded, load, parse, process_env};
+pub use pattern::Verdict;
+pub use problem::{Place, Problem, Problems, Severity};
+pub use reference::page as reference_page;
 
 /// A checked configuration. Immutable; a changed file makes another one.
 #[derive(Clone, Debug)]

@@ -1,65 +1,69 @@
 //! The middle: who may call what, where it goes, and what is offered.
 //!
+//! [`Gateway::call`] is the road of one call, [`Gateway::list`] that of a list. Start reading there.
+//!
 //! Must not know: either side's eras, transports, HTTP.
 
 mod access;
 mod admit;
 mod error;
+mod limits;
+mod local;
 mod port;
+mod record;
+mod refresh;
+#[cfg(test)]
+mod tests;
 
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
-use bytes::Bytes;
+use arc_swap::ArcSwap;
 
+use crate::catalog::{ExposedNames, Snapshot};
 use crate::config::Config;
-use crate::exchange::{Call, Outcome, Principal};
-use crate::mcp::{ListKind, Raw};
-use crate::telemetry::Metrics;
+use crate::exchange::{Call, Cancel, Outcome, Principal};
+use crate::telemetry::{LimitReached, LimitScope, Metrics};
 
+use admit::admit;
+use limits::CallGuards;
+use record::CallRecord;
+
+pub use crate::catalog::ListedTool;
 pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
-pub use port::{Health, ListedTool, Offer, Upstream};
+pub use limits::EdgeCaller;
+pub use local::{CacheScope, Page};
+pub use port::{Health, Offer, Upstream};
 
 /// The gateway between all clients and all upstreams.
 pub struct Gateway {
     config: Arc<Config>,
     metrics: Arc<Metrics>,
-}
-
-/// One page of a list, as one principal may see it.
-#[derive(Clone, Debug)]
-pub struct Page {
-    /// The entries as one JSON array, names exposed.
-    pub entries: Bytes,
-    /// Where the next page begins, if there is one.
-    pub next_cursor: Option<String>,
-    /// How long it may be taken for fresh.
-    pub ttl: Duration,
-    /// Whether it is the same for everybody.
-    pub scope: CacheScope,
-}
-
-/// Who may share a cached list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheScope {
-    /// Everybody.
-    Public,
-    /// Requests with the same credentials.
-    Private,
-}
-
-/// Whom the edge limit counts.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum EdgeCaller {
-    /// A client of the configuration, by its place.
-    Client(usize),
-    /// An anonymous caller, by its address.
-    Address(IpAddr),
+    upstreams: Vec<Arc<dyn Upstream>>,
+    names: Vec<ExposedNames>,
+    guards: CallGuards,
+    snapshot: ArcSwap<Snapshot>,
 }
 
 impl Gateway {
+    /// A gateway over `upstreams`, which stand in the order of `config.upstreams`. Nothing is offered until
+    /// [`Gateway::refresh`] runs.
+    #[must_use]
+    pub fn new(config: Arc<Config>, metrics: Arc<Metrics>, upstreams: Vec<Arc<dyn Upstream>>) -> Arc<Self> {
+        let prefixes = || config.upstreams.iter().map(|upstream| upstream.prefix.as_str());
+        let names = prefixes().map(|prefix| ExposedNames::new(prefix, prefixes(), &config.naming)).collect();
+        let filters = config.clients.iter().map(|client| client.tools.clone());
+        Arc::new(Self {
+            guards: CallGuards::new(&config),
+            snapshot: ArcSwap::from_pointee(Snapshot::merge(std::iter::empty(), filters)),
+            names,
+            upstreams,
+            metrics,
+            config,
+        })
+    }
+
     /// The configuration in force.
     #[must_use]
     pub fn config(&self) -> &Arc<Config> {
@@ -72,46 +76,81 @@ impl Gateway {
         &self.metrics
     }
 
-    /// Carries one call: access, route, limits, deadline, upstream. Emits `CallFinished`.
+    /// Carries one call: access, route, limits, deadline, upstream. Emits `CallFinished`, once, in any case.
     ///
     /// Cancel safe: dropping the future ends the call upstream.
     ///
     /// # Errors
     /// Whatever the gateway refuses or cannot do. An error of the upstream itself is an [`Outcome`].
-    pub async fn call(&self, _call: Call) -> Result<Outcome, GatewayError> {
-        std::future::pending().await
+    pub async fn call(&self, call: Call) -> Result<Outcome, GatewayError> {
+        let mut record = CallRecord::start(&self.config, &self.metrics, &call);
+        let result = match admit(self, call, &mut record.findings) {
+            Ok(call) => self.carry(call, &mut record).await,
+            Err(refusal) => Err(refusal),
+        };
+        record.finish(&result);
+        result
     }
 
-    /// One page of what `principal` may see, from the snapshot; asks no upstream.
-    ///
-    /// # Errors
-    /// `InvalidParams` if the cursor is none of ours, or the list has changed since it was given out.
-    pub fn list(
-        &self,
-        _kind: ListKind,
-        _principal: &Principal,
-        _cursor: Option<&str>,
-    ) -> Result<Page, GatewayError> {
-        Err(GatewayError::new(GatewayErrorKind::Internal, "not built"))
+    /// Takes an admitted call to its upstream, until it ends, its caller ends it, or its time is up.
+    async fn carry(&self, call: AdmittedCall, record: &mut CallRecord<'_>) -> Result<Outcome, GatewayError> {
+        let Some(upstream) = self.upstreams.get(call.target().upstream) else {
+            return Err(GatewayError::new(GatewayErrorKind::Internal, "the upstream does not exist"));
+        };
+        let _in_flight = self.metrics.in_flight(upstream.name());
+        let cancel = call.call().cancel.clone();
+        let (started, deadline) = (Instant::now(), call.deadline());
+        let result = tokio::select! {
+            result = upstream.call(call) => result,
+            () = cancel.cancelled() => {
+                Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
+            }
+            error = expire(&cancel, upstream.name(), started, deadline) => Err(error),
+        };
+        record.upstream_took(started.elapsed());
+        result
     }
 
-    /// What the gateway as a whole can do: `ServerCapabilities`.
-    #[must_use]
-    pub fn capabilities(&self) -> Raw {
-        Raw::trusted(Bytes::from_static(b"{}"))
-    }
-
-    /// The instructions of the configuration and of the upstreams, bounded.
-    #[must_use]
-    pub fn instructions(&self) -> Option<String> {
-        None
-    }
-
-    /// Counts one request at the edge.
+    /// Counts one request of `principal` at the edge, under the name that the limit counts it by.
     ///
     /// # Errors
     /// `EdgeLimited` with the wait once the caller's limit is reached.
-    pub fn admit_edge(&self, _caller: EdgeCaller) -> Result<(), GatewayError> {
-        Ok(())
+    pub fn admit_edge(&self, principal: &Principal, caller: &EdgeCaller) -> Result<(), GatewayError> {
+        let refused = self.guards.admit_edge(caller);
+        refused.map_err(|error| self.limit_reached(principal, LimitScope::Edge, None, error))
+    }
+
+    fn limit_reached(
+        &self,
+        principal: &Principal,
+        scope: LimitScope,
+        target: Option<&Target>,
+        error: GatewayError,
+    ) -> GatewayError {
+        let upstream = target.and_then(|target| self.config.upstreams.get(target.upstream));
+        LimitReached {
+            client: &principal.name,
+            scope,
+            upstream: upstream.map(|upstream| &*upstream.name),
+            wait: error.retry_after.unwrap_or_default(),
+        }
+        .emit(&self.metrics);
+        error
+    }
+}
+
+/// Ends the call at its deadline. The reason is set before anything is dropped, so that the upstream hears it.
+async fn expire(cancel: &Cancel, upstream: &Arc<str>, started: Instant, deadline: Instant) -> GatewayError {
+    tokio::time::sleep_until(deadline.into()).await;
+    let text = format!("did not answer within {}", in_words(deadline.saturating_duration_since(started)));
+    cancel.cancel(&format!("timed out: {upstream} {text}"));
+    GatewayError::upstream(GatewayErrorKind::Timeout, upstream, text).maybe_executed()
+}
+
+fn in_words(time: std::time::Duration) -> String {
+    let millis = time.as_millis().saturating_add(50) / 100 * 100;
+    match millis % 1000 {
+        0 => format!("{} s", millis / 1000),
+        _ => format!("{millis} ms"),
     }
 }

@@ -1,12 +1,22 @@
 //! What the gateway says about itself: one struct per event, which is both the log line and the count.
 //!
-//! Must not know: anything but the model (`exchange`, `mcp`).
+//! Must not know: anything but the model (`exchange`, `mcp`) and the checked configuration.
 
 mod events;
+mod family;
+mod lifecycle;
+mod line;
+mod list;
+mod log;
 mod metrics;
+mod process;
+mod throttle;
 
 pub use events::{
-    CallFinished, CallOutcome, ClientRefused, EntrySkipped, SessionClosed, SessionOpened, UpstreamConnected,
-    UpstreamFailed, UpstreamLost, UpstreamNoise, UpstreamStderr,
+    CallFinished, CallOutcome, ClientRefused, EntrySkipped, LimitReached, SessionClosed, SessionOpened,
+    UpstreamConnected, UpstreamFailed, UpstreamLost, UpstreamNoise, UpstreamStderr,
 };
-pub use metrics::Metrics;
+pub use lifecycle::{Listening, RuleUnmatched, Stopped, Stopping};
+pub use list::metrics_reference;
+pub use log::{LogError, check_level, init};
+pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics};

@@ -2,4 +2,7 @@
 //!
 //! Must not know: sockets, configuration, what a message means.
 
+pub mod headers;
 pub mod json;
+pub mod ndjson;
+pub mod sse;

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::admit::AdmittedCall;
 use super::error::GatewayError;
+use crate::catalog::ListedTool;
 use crate::exchange::Outcome;
 use crate::mcp::Raw;
 
@@ -81,13 +82,4 @@ pub enum Health {
         /// When the next try is due.
         retry_at: Instant,
     },
-}
-
-/// One entry of an upstream's `tools/list`.
-#[derive(Clone, Debug)]
-pub struct ListedTool {
-    /// Its native name.
-    pub name: Arc<str>,
-    /// The entry as it came.
-    pub text: Raw,
 }

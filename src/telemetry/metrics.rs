@@ -1,5 +1,333 @@
-//! The one list of metrics.
+//! The metrics of one gateway, counted by the events and read by the admin listener.
+//!
+//! Must not know: who scrapes, and who emits.
 
-/// All metrics of one gateway.
-#[derive(Debug, Default)]
-pub struct Metrics {}
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prometheus::proto::{Counter, Gauge as GaugeValue, Metric, MetricFamily, MetricType};
+use prometheus::{Gauge, Histogram, IntCounter, IntGauge, TextEncoder};
+
+use super::family::Family;
+use super::list::{self, Spec};
+use super::process::{self, Usage};
+use super::throttle::Throttle;
+use crate::config::Config;
+
+/// The content type of [`Metrics::render`].
+pub const METRICS_CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
+
+/// Lines of a kind that a misbehaving peer could repeat for ever: so many per minute and peer.
+const LINES_PER_MINUTE: u32 = 20;
+
+/// Lines of stderr that are logged per minute and child.
+const STDERR_LINES_PER_MINUTE: u32 = 1_000;
+
+/// All metrics of one gateway; several gateways in one process count apart.
+///
+/// Counting costs a hash of the labels and a read lock. Also keeps what bounds the log lines of the events.
+#[derive(Debug)]
+pub struct Metrics {
+    pub(super) calls: Family<IntCounter>,
+    pub(super) call_duration: Family<Histogram>,
+    pub(super) overhead: Family<Histogram>,
+    pub(super) request_bytes: Family<IntCounter>,
+    pub(super) response_bytes: Family<IntCounter>,
+    calls_in_flight: Family<IntGauge>,
+    pub(super) rate_limited: Family<IntCounter>,
+    pub(super) up: Family<IntGauge>,
+    pub(super) connects: Family<IntCounter>,
+    pub(super) restarts: Family<IntCounter>,
+    pub(super) connect_failures: Family<IntCounter>,
+    pub(super) noise: Family<IntCounter>,
+    pub(super) tools: Family<IntGauge>,
+    pub(super) entries_skipped: Family<IntCounter>,
+    pub(super) sessions: Family<IntGauge>,
+    pub(super) sessions_opened: Family<IntCounter>,
+    pub(super) refused: Family<IntCounter>,
+    config: Family<IntGauge>,
+    build: Family<IntGauge>,
+    start: Family<Gauge>,
+    pub(super) noise_lines: Throttle,
+    pub(super) refusal_lines: Throttle,
+    pub(super) entry_lines: Throttle,
+    pub(super) stderr_lines: Throttle,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let minute = Duration::from_secs(60);
+        let metrics = Self {
+            calls: Family::new(&list::CALLS),
+            call_duration: Family::new(&list::CALL_DURATION),
+            overhead: Family::new(&list::GATEWAY_OVERHEAD),
+            request_bytes: Family::new(&list::CALL_REQUEST_BYTES),
+            response_bytes: Family::new(&list::CALL_RESPONSE_BYTES),
+            calls_in_flight: Family::new(&list::CALLS_IN_FLIGHT),
+            rate_limited: Family::new(&list::RATE_LIMITED),
+            up: Family::new(&list::UPSTREAM_UP),
+            connects: Family::new(&list::UPSTREAM_CONNECTS),
+            restarts: Family::new(&list::UPSTREAM_RESTARTS),
+            connect_failures: Family::new(&list::UPSTREAM_CONNECT_FAILURES),
+            noise: Family::new(&list::UPSTREAM_NOISE),
+            tools: Family::new(&list::UPSTREAM_TOOLS),
+            entries_skipped: Family::new(&list::ENTRIES_SKIPPED),
+            sessions: Family::new(&list::SESSIONS),
+            sessions_opened: Family::new(&list::SESSIONS_OPENED),
+            refused: Family::new(&list::REQUESTS_REFUSED),
+            config: Family::new(&list::CONFIG_INFO),
+            build: Family::new(&list::BUILD_INFO),
+            start: Family::new(&list::START_TIME),
+            noise_lines: Throttle::new(1, minute),
+            refusal_lines: Throttle::new(LINES_PER_MINUTE, minute),
+            entry_lines: Throttle::new(LINES_PER_MINUTE, minute),
+            stderr_lines: Throttle::new(STDERR_LINES_PER_MINUTE, minute),
+        };
+        metrics.start_at_zero();
+        metrics
+    }
+}
+
+impl Metrics {
+    /// The metrics of a gateway with this configuration: every upstream is there from the start, as down,
+    /// so that a dead fleet does not look like an idle one.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let upstreams = config.upstreams.iter().map(|upstream| &*upstream.name);
+        let clients = config.clients.iter().map(|client| &*client.name);
+        Self::at_start(&config.hash, upstreams, clients)
+    }
+
+    fn at_start<'a>(
+        hash: &str,
+        upstreams: impl Iterator<Item = &'a str>,
+        clients: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let metrics = Self::default();
+        metrics.config.with(&[hash], |cell| cell.set(1));
+        upstreams.for_each(|upstream| metrics.register_upstream(upstream));
+        for client in clients {
+            for scope in LimitScope::ALL {
+                metrics.rate_limited.cell(&[client, scope.as_str()]);
+            }
+        }
+        metrics
+    }
+
+    /// Metrics of no configuration, for unit tests.
+    #[must_use]
+    pub fn for_test() -> Self {
+        Self::default()
+    }
+
+    fn start_at_zero(&self) {
+        self.build.with(&[env!("CARGO_PKG_VERSION")], |cell| cell.set(1));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.start.with(&[], |cell| cell.set(now.as_secs_f64()));
+        self.overhead.cell(&[]);
+        self.sessions.cell(&[]);
+        self.sessions_opened.cell(&[]);
+    }
+
+    fn register_upstream(&self, upstream: &str) {
+        let labels = [upstream];
+        for gauge in [&self.up, &self.tools, &self.calls_in_flight] {
+            gauge.cell(&labels);
+        }
+        let counters = [
+            &self.connects,
+            &self.restarts,
+            &self.connect_failures,
+            &self.noise,
+            &self.entries_skipped,
+            &self.request_bytes,
+            &self.response_bytes,
+        ];
+        for counter in counters {
+            counter.cell(&labels);
+        }
+    }
+
+    /// Counts a call as being with `upstream` until the guard is dropped.
+    pub fn in_flight(&self, upstream: &str) -> InFlight {
+        let gauge = self.calls_in_flight.cell(&[upstream]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        InFlight(gauge)
+    }
+
+    /// Everything, as Prometheus text (`version=0.0.4`). Reads files under `/proc`: not for a thread that
+    /// serves others meanwhile.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let families: Vec<MetricFamily> =
+            self.collect().into_iter().filter(|family| !family.get_metric().is_empty()).collect();
+        // Fails only for families without a name or without cells, of which there are none left.
+        TextEncoder::new().encode_to_string(&families).unwrap_or_default()
+    }
+
+    /// All families in the order of the list.
+    fn collect(&self) -> Vec<MetricFamily> {
+        let usage = process::usage();
+        vec![
+            self.calls.collect(),
+            self.call_duration.collect(),
+            self.overhead.collect(),
+            self.request_bytes.collect(),
+            self.response_bytes.collect(),
+            self.calls_in_flight.collect(),
+            self.rate_limited.collect(),
+            self.up.collect(),
+            self.connects.collect(),
+            self.restarts.collect(),
+            self.connect_failures.collect(),
+            self.noise.collect(),
+            self.tools.collect(),
+            self.entries_skipped.collect(),
+            self.sessions.collect(),
+            self.sessions_opened.collect(),
+            self.refused.collect(),
+            self.config.collect(),
+            self.build.collect(),
+            self.start.collect(),
+            cpu(&usage),
+            gauge(&list::PROCESS_MEMORY, usage.resident_bytes),
+            gauge(&list::PROCESS_FDS, usage.open_fds),
+        ]
+    }
+}
+
+fn family(spec: &Spec, kind: MetricType, metric: Option<Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(spec.name.to_owned());
+    family.set_help(spec.help.to_owned());
+    family.set_field_type(kind);
+    family.set_metric(metric.into_iter().collect());
+    family
+}
+
+fn cpu(usage: &Usage) -> MetricFamily {
+    let metric = usage.cpu_seconds.map(|seconds| {
+        let mut value = Counter::default();
+        value.set_value(seconds);
+        let mut metric = Metric::default();
+        metric.set_counter(value);
+        metric
+    });
+    family(&list::PROCESS_CPU, MetricType::COUNTER, metric)
+}
+
+fn gauge(spec: &Spec, value: Option<u64>) -> MetricFamily {
+    let metric = value.map(|number| {
+        let mut value = GaugeValue::default();
+        value.set_value(number as f64);
+        Metric::from_gauge(value)
+    });
+    family(spec, MetricType::GAUGE, metric)
+}
+
+/// A call that is with an upstream, as long as this lives.
+#[derive(Debug)]
+#[must_use = "the call counts as ended once this is dropped"]
+pub struct InFlight(Option<IntGauge>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
+    }
+}
+
+/// Whose limit refused a call or a request, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LimitScope {
+    /// The client's own.
+    Client,
+    /// That of an upstream, all callers together.
+    Upstream,
+    /// The one that guards the gateway itself.
+    Edge,
+}
+
+impl LimitScope {
+    /// All scopes.
+    pub const ALL: [Self; 3] = [Self::Client, Self::Upstream, Self::Edge];
+
+    /// The label.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Upstream => "upstream",
+            Self::Edge => "edge",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_rendered_is_what_is_listed() {
+        let metrics = Metrics::for_test();
+        metrics.register_upstream("u");
+        metrics.config.cell(&["0"]);
+        metrics.calls.cell(&["c", "u", "t", "tools/call", "ok"]);
+        metrics.call_duration.cell(&["u", "tools/call"]);
+        metrics.rate_limited.cell(&["c", "client"]);
+        metrics.refused.cell(&["401"]);
+        let text = metrics.render();
+        let rendered: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ").and_then(|rest| rest.split(' ').next()))
+            .collect();
+        let listed: Vec<&str> = list::LIST
+            .iter()
+            .map(|spec| spec.name)
+            .filter(|name| cfg!(target_os = "linux") || !name.contains("process_"))
+            .collect();
+        assert_eq!(rendered, listed);
+    }
+
+    #[test]
+    fn met_03_an_upstream_is_there_before_it_ever_was_up() {
+        let text = Metrics::at_start("0123", ["dead"].into_iter(), ["ci"].into_iter()).render();
+        for line in [
+            "waypost_config_info{hash=\"0123\"} 1",
+            "waypost_rate_limited_total{client=\"ci\",scope=\"client\"} 0",
+            "waypost_upstream_up{upstream=\"dead\"} 0",
+            "waypost_upstream_connects_total{upstream=\"dead\"} 0",
+            "waypost_upstream_connect_failures_total{upstream=\"dead\"} 0",
+            "waypost_calls_in_flight{upstream=\"dead\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn calls_in_flight_end_with_their_guard() {
+        let metrics = Metrics::for_test();
+        let one = metrics.in_flight("u");
+        let other = metrics.in_flight("u");
+        assert!(metrics.render().contains("waypost_calls_in_flight{upstream=\"u\"} 2"));
+        drop((one, other));
+        assert!(metrics.render().contains("waypost_calls_in_flight{upstream=\"u\"} 0"));
+    }
+
+    #[test]
+    fn label_values_are_escaped() {
+        let metrics = Metrics::for_test();
+        metrics.up.cell(&["a\"\n\\b"]);
+        assert!(metrics.render().contains(r#"waypost_upstream_up{upstream="a\"\n\\b"} 0"#));
+    }
+
+    #[test]
+    fn two_gateways_count_apart() {
+        let (one, other) = (Metrics::for_test(), Metrics::for_test());
+        one.sessions_opened.with(&[], IntCounter::inc);
+        assert!(one.render().contains("waypost_sessions_opened_total 1"));
+        assert!(other.render().contains("waypost_sessions_opened_total 0"));
+    }
+}

@@ -1,0 +1,14 @@
+//! What is offered: the merged lists of all upstreams at one instant, as each client may see them.
+//!
+//! A snapshot is pure data, made from the offers and the configuration alone: the same input gives the same
+//! bytes, in whatever order the upstreams came up.
+//!
+//! Must not know: upstreams as peers, how anything is transported.
+
+mod merge;
+mod name;
+mod page;
+
+pub use merge::{Entry, Finding, ListedTool, Snapshot, Source};
+pub use name::ExposedNames;
+pub use page::{CursorError, View};

@@ -1,0 +1,117 @@
+//! The command line, and the only writer of stdout.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::{app, config, demo, telemetry};
+
+mod check;
+
+/// One MCP endpoint in front of many MCP servers.
+#[derive(Debug, Parser)]
+#[command(name = "waypost", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    file: File,
+}
+
+#[derive(Debug, clap::Args)]
+struct File {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE", default_value = "gateway.yaml", global = true, env = "WAYPOST_CONFIG")]
+    config: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the endpoint (also the default without a command).
+    Serve,
+    /// Check the configuration file and say everything that is wrong with it.
+    Check {
+        /// Print every key with its value and where that comes from; secrets are hidden.
+        #[arg(long)]
+        effective: bool,
+    },
+    /// Run one of the built-in demo servers on stdin and stdout.
+    #[command(hide = true)]
+    Demo {
+        /// Which one.
+        server: DemoServer,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DemoServer {
+    /// A server of the handshake revisions.
+    StdioLegacy,
+    /// A server of the stateless revision.
+    StdioModern,
+}
+
+/// Runs the program.
+#[must_use]
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command.unwrap_or(Command::Serve) {
+        Command::Serve => serve(&cli.file.config),
+        Command::Check { effective } => {
+            let output = if effective { check::Output::Effective } else { check::Output::Summary };
+            print(&check::check(&cli.file.config, output, &config::process_env))
+        }
+        Command::Demo { server } => run_demo(server),
+    }
+}
+
+fn serve(path: &Path) -> ExitCode {
+    let loaded = match config::load(path, &config::process_env) {
+        Ok(loaded) => loaded,
+        Err(problems) => return fail(&problems),
+    };
+    if let Err(error) = telemetry::init(&loaded.config.log) {
+        return fail(&error);
+    }
+    for warning in &loaded.warnings {
+        tracing::warn!(target: "waypost::config", event = "config_warning", reason = %warning);
+    }
+    let _already_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    run_to_end(app::serve(loaded.config))
+}
+
+fn run_to_end(task: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    let result = runtime.block_on(task);
+    // What does not end by itself by now (a read of stdin, say) is not waited for.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("{error:#}")),
+    }
+}
+
+fn run_demo(server: DemoServer) -> ExitCode {
+    let kind = match server {
+        DemoServer::StdioLegacy => demo::Demo::Legacy,
+        DemoServer::StdioModern => demo::Demo::Modern,
+    };
+    run_to_end(async move { Ok(demo::run_stdio(kind, tokio::io::stdin(), tokio::io::stdout()).await?) })
+}
+
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command line talks to its user")]
+fn print(report: &check::Report) -> ExitCode {
+    print!("{}", report.stdout);
+    eprint!("{}", report.stderr);
+    ExitCode::from(report.code)
+}
+
+#[expect(clippy::print_stderr, reason = "the command line talks to its user")]
+fn fail(error: &impl std::fmt::Display) -> ExitCode {
+    eprintln!("{error}");
+    ExitCode::FAILURE
+}

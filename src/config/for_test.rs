@@ -1,0 +1,81 @@
+//! Configurations for unit tests: the defaults, with upstreams and clients by name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{
+    CallLimits, Charset, ClientConfig, Config, Filter, Http, Limits, Log, LogFormat, Naming, Sessions,
+    Transport, UpstreamConfig,
+};
+
+/// A configuration with these upstreams (HTTP, to an address that nobody listens on) and clients.
+pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
+    let upstreams = upstreams.iter().enumerate().map(|(index, name)| Arc::new(upstream(index, name)));
+    Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        admin: None,
+        demo: None,
+        upstreams: upstreams.collect(),
+        clients: clients.iter().map(|name| client(name)).collect(),
+        limits: limits(),
+        naming: Naming { separator: "__".into(), max_length: 64, charset: Charset::Strict },
+        sessions: Sessions {
+            idle_timeout: Duration::from_secs(1800),
+            keep_alive: Duration::from_secs(15),
+            key: None,
+        },
+        page_size: None,
+        allowed_hosts: vec![],
+        allowed_origins: vec![],
+        reveal_denied: false,
+        instructions: None,
+        drain_timeout: Duration::from_secs(30),
+        log: Log { format: LogFormat::Human, level: "info".into() },
+        hash: "0".repeat(16),
+    }
+}
+
+fn upstream(index: usize, name: &str) -> UpstreamConfig {
+    UpstreamConfig {
+        name: name.into(),
+        index,
+        transport: Transport::Http(Http {
+            url: url::Url::parse("http://127.0.0.1:9/mcp").unwrap(),
+            headers: vec![],
+        }),
+        era: None,
+        prefix: format!("{name}__"),
+        tools: Filter::default(),
+        timeout: Duration::from_secs(60),
+        connect_timeout: Duration::from_secs(30),
+        list_timeout: Duration::from_secs(30),
+        grace: Duration::from_secs(30),
+        refresh: Duration::from_secs(300),
+        limits: CallLimits::default(),
+    }
+}
+
+fn client(name: &str) -> ClientConfig {
+    ClientConfig {
+        name: name.into(),
+        tokens: vec![],
+        is_anonymous: false,
+        tools: Filter::default(),
+        limits: CallLimits::default(),
+    }
+}
+
+fn limits() -> Limits {
+    Limits {
+        body: 16 << 20,
+        message: 64 << 20,
+        connections: 4096,
+        edge: None,
+        sessions: 10_000,
+        depth: 128,
+        header_timeout: Duration::from_secs(10),
+        body_timeout: Duration::from_secs(30),
+        list_items: 10_000,
+        list_pages: 1_000,
+    }
+}

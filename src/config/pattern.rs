@@ -1,0 +1,223 @@
+//! Patterns over names, and filters made of them.
+//!
+//! `*` is any run of characters, `?` is one character; all else is itself, byte for byte.
+
+use std::fmt;
+
+use super::{Filter, Pattern};
+
+/// What a filter says about a name, and which rule said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// There is no `allow`, and no `deny` matches.
+    Unrestricted,
+    /// This pattern of `allow` matches, and none of `deny`.
+    Allowed(&'a Pattern),
+    /// This pattern of `deny` matches, whatever `allow` says.
+    Denied(&'a Pattern),
+    /// No pattern of `allow` matches.
+    NotAllowed,
+}
+
+impl Verdict<'_> {
+    /// Whether the name is let through.
+    #[must_use]
+    pub fn admits(&self) -> bool {
+        match self {
+            Self::Unrestricted | Self::Allowed(_) => true,
+            Self::Denied(_) | Self::NotAllowed => false,
+        }
+    }
+}
+
+impl Filter {
+    /// Whether it lets this name through. `deny` wins; without `allow`, all that is not denied.
+    #[must_use]
+    pub fn admits(&self, name: &str) -> bool {
+        self.judge(name).admits()
+    }
+
+    /// What it says about this name, and which rule said so: the first that matches, in the order of the file.
+    #[must_use]
+    pub fn judge(&self, name: &str) -> Verdict<'_> {
+        let first = |patterns: &'_ [Pattern]| patterns.iter().position(|pattern| pattern.matches(name));
+        if let Some(pattern) = first(&self.deny).and_then(|at| self.deny.get(at)) {
+            return Verdict::Denied(pattern);
+        }
+        let Some(allow) = &self.allow else {
+            return Verdict::Unrestricted;
+        };
+        first(allow).and_then(|at| allow.get(at)).map_or(Verdict::NotAllowed, Verdict::Allowed)
+    }
+
+    /// Every pattern, those of `allow` first.
+    pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
+        self.allow.iter().flatten().chain(&self.deny)
+    }
+}
+
+impl Pattern {
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it stands for one name only.
+    #[must_use]
+    pub fn is_literal(&self) -> bool {
+        !self.0.contains(['*', '?'])
+    }
+
+    /// What stands before its first wildcard.
+    #[must_use]
+    pub fn literal_start(&self) -> &str {
+        self.0.split(['*', '?']).next().unwrap_or_default()
+    }
+
+    /// Whether it matches the whole name. Takes at most the product of both lengths, and no memory.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        let (mut pattern, mut rest) = (self.0.chars(), name.chars());
+        // Where to go on after the last `*`: the pattern behind it, and the name from where it may end next.
+        let mut retry = None;
+        loop {
+            let rest_here = rest.clone();
+            let is_match = match (pattern.next(), rest.next()) {
+                (None, None) => return true,
+                (Some('*'), _) => {
+                    rest = rest_here;
+                    retry = Some((pattern.clone(), rest.clone()));
+                    continue;
+                }
+                (Some('?'), Some(_)) => true,
+                (Some(wanted), Some(found)) => wanted == found,
+                (Some(_), None) => return false,
+                (None, Some(_)) => false,
+            };
+            if is_match {
+                continue;
+            }
+            let Some((after_star, mut from)) = retry else {
+                return false;
+            };
+            from.next();
+            pattern = after_star.clone();
+            rest = from.clone();
+            retry = Some((after_star, from));
+        }
+    }
+}
+
+impl From<&str> for Pattern {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn filter(allow: Option<&[&str]>, deny: &[&str]) -> Filter {
+        let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::from(*text)).collect();
+        Filter { allow: allow.map(patterns), deny: patterns(deny) }
+    }
+
+    #[test]
+    fn stars_and_question_marks_are_the_only_wildcards() {
+        for (pattern, name, wanted) in [
+            ("echo", "echo", true),
+            ("echo", "echo2", false),
+            ("echo", "Echo", false),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("?", "", false),
+            ("?", "ä", true),
+            ("??", "ä", false),
+            ("get_*", "get_", true),
+            ("get_*", "get_x", true),
+            ("get_*", "forget_x", false),
+            ("*secret*", "a_secret_b", true),
+            ("*secret*", "secre", false),
+            ("a*b*c", "abbbc", true),
+            ("a*b*c", "acb", false),
+            ("**a**", "bab", true),
+            ("*a?", "aaab", true),
+            ("[a]", "a", false),
+            ("[a]", "[a]", true),
+            ("{a,b}", "a", false),
+            ("a.c", "abc", false),
+            ("a\\*", "a*", false),
+            ("e\u{301}", "é", false),
+            (" a", "a", false),
+        ] {
+            assert_eq!(Pattern::from(pattern).matches(name), wanted, "{pattern} on {name}");
+        }
+    }
+
+    #[test]
+    fn hostile_patterns_end_soon() {
+        let (pattern, name) = ("*a".repeat(2_000) + "b", "a".repeat(4_000));
+        assert!(!Pattern::from(pattern.as_str()).matches(&name));
+    }
+
+    #[test]
+    fn deny_wins_over_allow() {
+        let filter = filter(Some(&["get_*", "drop"]), &["drop", "*secret*"]);
+        assert!(filter.admits("get_x"));
+        assert!(!filter.admits("get_secrets"));
+        assert!(!filter.admits("drop"));
+        assert!(!filter.admits("list"));
+    }
+
+    #[test]
+    fn empty_allow_is_nothing_and_no_allow_is_all() {
+        assert!(!filter(Some(&[]), &[]).admits("a"));
+        assert!(filter(None, &[]).admits("a"));
+    }
+
+    #[test]
+    fn verdicts_name_the_rule() {
+        let filter = filter(Some(&["x", "get_*"]), &["*secret*"]);
+        assert_eq!(filter.judge("get_x"), Verdict::Allowed(&Pattern::from("get_*")));
+        assert_eq!(filter.judge("get_secret"), Verdict::Denied(&Pattern::from("*secret*")));
+        assert_eq!(filter.judge("put_x"), Verdict::NotAllowed);
+        assert_eq!(super::Filter::default().judge("x"), Verdict::Unrestricted);
+    }
+
+    /// What the words say, without a thought for speed.
+    fn oracle(pattern: &[char], name: &[char]) -> bool {
+        match pattern {
+            [] => name.is_empty(),
+            ['*', rest @ ..] => (0..=name.len()).any(|skip| oracle(rest, &name[skip..])),
+            [wanted, rest @ ..] => match name {
+                [] => false,
+                [found, tail @ ..] => (*wanted == '?' || wanted == found) && oracle(rest, tail),
+            },
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn matching_does_what_the_words_say(pattern in "[ab*?é]{0,10}", name in "[abé]{0,12}") {
+            let (pattern_chars, name_chars): (Vec<_>, Vec<_>) = (pattern.chars().collect(), name.chars().collect());
+            prop_assert_eq!(Pattern::from(pattern.as_str()).matches(&name), oracle(&pattern_chars, &name_chars));
+        }
+
+        #[test]
+        fn a_literal_matches_itself_only(name in "[^*?]{0,20}", other in "[^*?]{0,20}") {
+            prop_assert!(Pattern::from(name.as_str()).matches(&name));
+            prop_assert_eq!(Pattern::from(name.as_str()).matches(&other), name == other);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the gateway answers by itself: lists, capabilities, instructions.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Gateway, GatewayError, GatewayErrorKind, Health, Offer};
+use crate::config::Filter;
+use crate::exchange::Principal;
+use crate::mcp::{ListKind, Raw, merge_capabilities};
+
+/// Longest instructions taken from one upstream, in bytes.
+const INSTRUCTIONS_EACH: usize = 4 * 1024;
+/// Longest instructions altogether, in bytes.
+const INSTRUCTIONS_ALL: usize = 32 * 1024;
+
+/// One page of a list, as one principal may see it.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The entries as one JSON array, names exposed.
+    pub entries: Bytes,
+    /// Where the next page begins, if there is one.
+    pub next_cursor: Option<String>,
+    /// How long it may be taken for fresh.
+    pub ttl: Duration,
+    /// Whether it is the same for everybody.
+    pub scope: CacheScope,
+}
+
+/// Who may share a cached list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheScope {
+    /// Everybody.
+    Public,
+    /// Requests with the same credentials.
+    Private,
+}
+
+impl Gateway {
+    /// One page of what `principal` may see, from the snapshot; asks no upstream.
+    ///
+    /// # Errors
+    /// `InvalidParams` if the cursor is none of ours, or the list has changed since it was given out.
+    pub fn list(
+        &self,
+        kind: ListKind,
+        principal: &Principal,
+        cursor: Option<&str>,
+    ) -> Result<Page, GatewayError> {
+        let ListKind::Tools = kind;
+        let snapshot = self.snapshot.load();
+        let view = snapshot
+            .view(principal.client)
+            .ok_or_else(|| GatewayError::new(GatewayErrorKind::Internal, "the client has no view"))?;
+        let (entries, next_cursor) = view
+            .page(cursor, self.config.page_size)
+            .map_err(|error| GatewayError::new(GatewayErrorKind::InvalidParams, error.to_string()))?;
+        let (ttl, scope) = self.caching();
+        Ok(Page { entries, next_cursor, ttl, scope })
+    }
+
+    /// The least time that all parts may be taken for fresh, and whether one of them, or a policy, makes the
+    /// whole private. A part that does not say how long, or is not there yet, makes it zero.
+    fn caching(&self) -> (Duration, CacheScope) {
+        let offers = self.offers();
+        let fresh = |offer: &Offer| match offer.health {
+            Health::Ready => offer.ttl.unwrap_or_default(),
+            Health::Connecting | Health::Down { .. } => Duration::ZERO,
+        };
+        let ttl = offers.iter().map(|(_, offer)| fresh(offer)).min().unwrap_or_default();
+        let is_one_for_all = match self.config.clients.as_slice() {
+            [only] => only.is_anonymous && only.tools == Filter::default(),
+            _ => false,
+        };
+        let is_private = !is_one_for_all || offers.iter().any(|(_, offer)| offer.is_private);
+        (ttl, if is_private { CacheScope::Private } else { CacheScope::Public })
+    }
+
+    /// What the gateway as a whole can do: `ServerCapabilities`.
+    #[must_use]
+    pub fn capabilities(&self) -> Raw {
+        let offers = self.offers();
+        merge_capabilities(offers.iter().filter_map(|(_, offer)| offer.capabilities.as_ref()))
+    }
+
+    /// The instructions of the configuration, and of the upstreams of which `principal` sees something,
+    /// each under its upstream's name (a single one without). At most 4 KiB an upstream and 32 KiB in all;
+    /// what is cut ends with `…`.
+    #[must_use]
+    pub fn instructions(&self, principal: &Principal) -> Option<String> {
+        let snapshot = self.snapshot.load();
+        let view = snapshot.view(principal.client)?;
+        let sees = |upstream: usize| {
+            let mut entries = snapshot.entries().iter().enumerate();
+            entries.any(|(index, entry)| entry.upstream == upstream && view.shows(index))
+        };
+        let offers = self.offers();
+        let parts = offers.iter().enumerate().filter(|(index, _)| sees(*index));
+        let parts =
+            parts.filter_map(|(_, (name, offer))| offer.instructions.as_deref().map(|text| (name, text)));
+        let mut all = self.config.instructions.clone().unwrap_or_default();
+        let is_single = self.config.upstreams.len() == 1;
+        for (name, text) in parts.filter(|(_, text)| !text.trim().is_empty()) {
+            let gap = if all.is_empty() { "" } else { "\n\n" };
+            let text = clip(text, INSTRUCTIONS_EACH);
+            let _infallible = match is_single {
+                true => write!(all, "{gap}{text}"),
+                false => write!(all, "{gap}## {name}\n{text}"),
+            };
+        }
+        (!all.is_empty()).then(|| clip(&all, INSTRUCTIONS_ALL))
+    }
+
+    /// What each upstream offers now, in the order of the configuration.
+    #[must_use]
+    pub fn offers(&self) -> Vec<(Arc<str>, Arc<Offer>)> {
+        let offer = |upstream: &Arc<dyn super::Upstream>| Arc::clone(&upstream.offer().borrow());
+        self.upstreams.iter().map(|upstream| (Arc::clone(upstream.name()), offer(upstream))).collect()
+    }
+}
+
+fn clip(text: &str, most: usize) -> String {
+    match text.len() <= most {
+        true => text.to_owned(),
+        false => {
+            let end = text.floor_char_boundary(most.saturating_sub('…'.len_utf8()));
+            format!("{}…", text.get(..end).unwrap_or_default())
+        }
+    }
+}

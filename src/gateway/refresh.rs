@@ -1,0 +1,108 @@
+//! Keeps the snapshot true to what the upstreams offer.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::select_all;
+use tokio_util::sync::CancellationToken;
+
+use super::{Gateway, Health, Offer};
+use crate::catalog::{Snapshot, Source};
+use crate::config::{Filter, Pattern};
+use crate::telemetry::{EntrySkipped, RuleUnmatched};
+
+/// How often callers at the edge are swept.
+const SWEEP: Duration = Duration::from_secs(60);
+
+impl Gateway {
+    /// Rebuilds the snapshot whenever an upstream's offer changes, until `stop`.
+    pub async fn refresh(self: Arc<Self>, stop: CancellationToken) {
+        let mut offers: Vec<_> = self.upstreams.iter().map(|upstream| upstream.offer()).collect();
+        let mut reported = HashSet::new();
+        let mut sweep = tokio::time::interval(SWEEP);
+        loop {
+            let seen =
+                offers.iter_mut().map(|offer| Arc::clone(&offer.borrow_and_update())).collect::<Vec<_>>();
+            self.rebuild(&seen, &mut reported);
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    _ = sweep.tick() => self.guards.sweep(),
+                    () = any_change(&mut offers) => break,
+                }
+            }
+        }
+    }
+
+    fn rebuild(&self, offers: &[Arc<Offer>], reported: &mut HashSet<String>) {
+        let sources = self.config.upstreams.iter().zip(&self.names).zip(offers);
+        let sources = sources.map(|((upstream, names), offer)| Source {
+            upstream: upstream.index,
+            names,
+            filter: &upstream.tools,
+            tools: &offer.tools,
+        });
+        let clients = self.config.clients.iter().map(|client| client.tools.clone());
+        let snapshot = Snapshot::merge(sources, clients);
+        self.report(&snapshot, offers, reported);
+        self.snapshot.store(Arc::new(snapshot));
+    }
+
+    /// Says once what was left out, and which rules match nothing now that the tools are known.
+    fn report(&self, snapshot: &Snapshot, offers: &[Arc<Offer>], reported: &mut HashSet<String>) {
+        for finding in &snapshot.findings {
+            let upstream = self.config.upstreams.get(finding.upstream).map(|u| &*u.name).unwrap_or_default();
+            if reported.insert(format!("{upstream}/{}/{}", finding.native, finding.reason)) {
+                EntrySkipped { upstream, entry: &finding.native, reason: &finding.reason }
+                    .emit(&self.metrics);
+            }
+        }
+        let is_ready = |offer: &Arc<Offer>| matches!(offer.health, Health::Ready);
+        for (upstream, offer) in self.config.upstreams.iter().zip(offers).filter(|(_, offer)| is_ready(offer))
+        {
+            let names: Vec<&str> = offer.tools.iter().map(|tool| &*tool.name).collect();
+            for pattern in unmatched(&upstream.tools, &names) {
+                self.report_rule(&format!("upstreams.{}.tools", upstream.name), pattern, reported);
+            }
+        }
+        if offers.iter().all(is_ready) {
+            let names: Vec<&str> = snapshot.entries().iter().map(|entry| &*entry.exposed).collect();
+            for client in &self.config.clients {
+                for pattern in unmatched(&client.tools, &names) {
+                    self.report_rule(&format!("clients.{}.tools", client.name), pattern, reported);
+                }
+            }
+        }
+    }
+
+    fn report_rule(&self, scope: &str, pattern: &str, reported: &mut HashSet<String>) {
+        if reported.insert(format!("{scope}/{pattern}")) {
+            RuleUnmatched { scope, pattern }.emit();
+        }
+    }
+}
+
+/// The patterns that match none of `names`.
+fn unmatched<'a>(filter: &'a Filter, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
+    let is_unmatched = |pattern: &&Pattern| !names.iter().any(|name| pattern.matches(name));
+    filter.patterns().filter(is_unmatched).map(Pattern::as_str)
+}
+
+/// Waits until one of the offers changes; for ever if there are none, or all upstreams have ended.
+async fn any_change(offers: &mut [tokio::sync::watch::Receiver<Arc<Offer>>]) {
+    let changes = offers.iter_mut().map(|offer| {
+        async {
+            if offer.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        .boxed()
+    });
+    let changes: Vec<_> = changes.collect();
+    if changes.is_empty() {
+        return std::future::pending().await;
+    }
+    select_all(changes).await;
+}

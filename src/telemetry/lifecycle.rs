@@ -1,0 +1,85 @@
+//! The events of the gateway's own life: start, end, and what its configuration turns out to mean.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::events::ms;
+
+/// The endpoint is up.
+#[derive(Debug)]
+pub struct Listening {
+    /// Where MCP is served.
+    pub mcp: SocketAddr,
+    /// Where health, metrics and status are served.
+    pub admin: Option<SocketAddr>,
+    /// How many upstreams are being connected.
+    pub upstreams: usize,
+}
+
+/// A signal asks the gateway to end.
+#[derive(Debug)]
+pub struct Stopping {
+    /// The signal.
+    pub signal: &'static str,
+    /// How long calls in flight may take.
+    pub drain: Duration,
+}
+
+/// The gateway has ended.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Why it did not wait any longer.
+    pub reason: &'static str,
+}
+
+/// A pattern of the configuration matches no tool, now that the tools are known.
+#[derive(Debug)]
+pub struct RuleUnmatched<'a> {
+    /// Where it stands, as a path of keys.
+    pub scope: &'a str,
+    /// The pattern.
+    pub pattern: &'a str,
+}
+
+impl Listening {
+    /// Logs.
+    pub fn emit(&self) {
+        info!(
+            target: "waypost",
+            event = "listening",
+            mcp = format!("http://{}/mcp", self.mcp),
+            admin = self.admin.map(|address| format!("http://{address}")),
+            upstreams = self.upstreams,
+            version = env!("CARGO_PKG_VERSION"),
+        );
+    }
+}
+
+impl Stopping {
+    /// Logs.
+    pub fn emit(&self) {
+        info!(target: "waypost", event = "stopping", signal = self.signal, drain_ms = ms(self.drain));
+    }
+}
+
+impl Stopped {
+    /// Logs.
+    pub fn emit(&self) {
+        info!(target: "waypost", event = "stopped", reason = self.reason);
+    }
+}
+
+impl RuleUnmatched<'_> {
+    /// Logs.
+    pub fn emit(&self) {
+        warn!(
+            target: "waypost::config",
+            event = "rule_unmatched",
+            scope = self.scope,
+            pattern = self.pattern,
+            reason = "matches no tool",
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! The one list of metrics: name, kind, labels, and what each says. `docs/metrics.md` is made from it.
+//!
+//! Must not know: how anything is counted.
+
+use std::fmt::Write as _;
+
+/// One metric.
+#[derive(Debug)]
+pub(super) struct Spec {
+    /// Its name: `waypost_`, then what is measured, then the base unit; `_total` for counters.
+    pub(super) name: &'static str,
+    /// What it is.
+    pub(super) kind: Kind,
+    /// The names of its labels, in the order in which values are given.
+    pub(super) labels: &'static [&'static str],
+    /// What it says, in one sentence or two.
+    pub(super) help: &'static str,
+}
+
+/// The kinds of metrics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts into buckets with these upper bounds.
+    Histogram(&'static [f64]),
+}
+
+/// From a call to a local child to one that a person waits for.
+const CALL_SECONDS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+
+/// From what the gateway should take to what it never should.
+const OVERHEAD_SECONDS: &[f64] =
+    &[0.000_025, 0.000_05, 0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0];
+
+macro_rules! metrics {
+    ($($constant:ident $kind:expr, $name:literal [$($label:literal)*] $help:literal)*) => {
+        $(pub(super) static $constant: Spec =
+            Spec { name: $name, kind: $kind, labels: &[$($label),*], help: $help };)*
+
+        /// All metrics, in the order of the documentation.
+        pub(super) static LIST: &[&Spec] = &[$(&$constant),*];
+    };
+}
+
+metrics! {
+    CALLS Kind::Counter, "waypost_calls_total" ["client" "upstream" "tool" "method" "outcome"]
+        "Calls that ended, by how they ended."
+    CALL_DURATION Kind::Histogram(CALL_SECONDS), "waypost_call_duration_seconds" ["upstream" "method"]
+        "Time from the request read to the answer ready, upstream included; one observation per call."
+    GATEWAY_OVERHEAD Kind::Histogram(OVERHEAD_SECONDS), "waypost_gateway_overhead_seconds" []
+        "The part of a call's duration that was not spent waiting for its upstream; one observation per call."
+    CALL_REQUEST_BYTES Kind::Counter, "waypost_call_request_bytes_total" ["upstream"]
+        "Bytes of the requests of calls, as their clients sent them."
+    CALL_RESPONSE_BYTES Kind::Counter, "waypost_call_response_bytes_total" ["upstream"]
+        "Bytes of the answers to calls, as their clients got them."
+    CALLS_IN_FLIGHT Kind::Gauge, "waypost_calls_in_flight" ["upstream"]
+        "Calls that are with an upstream now."
+    RATE_LIMITED Kind::Counter, "waypost_rate_limited_total" ["client" "scope"]
+        "Calls and requests refused by a limit, by whose limit it was."
+    UPSTREAM_UP Kind::Gauge, "waypost_upstream_up" ["upstream"]
+        "1 while the upstream is connected and its lists are read, else 0. There from the start for each upstream."
+    UPSTREAM_CONNECTS Kind::Counter, "waypost_upstream_connects_total" ["upstream"]
+        "Connections made, the first one included."
+    UPSTREAM_RESTARTS Kind::Counter, "waypost_upstream_restarts_total" ["upstream"]
+        "Connections made after an earlier one was lost."
+    UPSTREAM_CONNECT_FAILURES Kind::Counter, "waypost_upstream_connect_failures_total" ["upstream"]
+        "Attempts to connect that failed."
+    UPSTREAM_NOISE Kind::Counter, "waypost_upstream_noise_total" ["upstream"]
+        "Things an upstream sent that were no message."
+    UPSTREAM_TOOLS Kind::Gauge, "waypost_upstream_tools" ["upstream"]
+        "Tools that the upstream listed when it was last connected to."
+    ENTRIES_SKIPPED Kind::Counter, "waypost_entries_skipped_total" ["upstream"]
+        "Entries of an upstream's lists that were left out because they were malformed or clashed."
+    SESSIONS Kind::Gauge, "waypost_sessions" []
+        "Sessions of clients of the older revisions, now."
+    SESSIONS_OPENED Kind::Counter, "waypost_sessions_opened_total" []
+        "Sessions opened."
+    REQUESTS_REFUSED Kind::Counter, "waypost_requests_refused_total" ["status"]
+        "HTTP requests refused before they were calls: credentials, Host, Origin, shape, size, edge limit."
+    CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]
+        "Always 1; the label identifies the configuration in force."
+    BUILD_INFO Kind::Gauge, "waypost_build_info" ["version"]
+        "Always 1; the label is the version of the program."
+    START_TIME Kind::Gauge, "waypost_process_start_time_seconds" []
+        "When the process started, in seconds since 1970."
+    PROCESS_CPU Kind::Counter, "waypost_process_cpu_seconds_total" []
+        "CPU time of the gateway itself, user and system; its children are not in it. Linux only."
+    PROCESS_MEMORY Kind::Gauge, "waypost_process_resident_memory_bytes" []
+        "Resident memory of the gateway itself. Linux only."
+    PROCESS_FDS Kind::Gauge, "waypost_process_open_fds" []
+        "Open file descriptors of the gateway. Linux only."
+}
+
+/// What each label may hold. No value ever comes from a request.
+static LABELS: &[(&str, &str)] = &[
+    (
+        "client",
+        "Its key under `clients` in the configuration, or `anonymous`; empty where the caller is not known.",
+    ),
+    ("upstream", "Its key under `upstreams`; empty where a call was routed nowhere."),
+    ("tool", "The exposed name, from the catalog; empty where the catalog has no such name."),
+    ("method", "The MCP method, of those that Waypost knows."),
+    ("outcome", "How the call ended; see below."),
+    (
+        "scope",
+        "`client`: the client's own limit. `upstream`: the limit of an upstream, all callers together. `edge`: the limit that guards the gateway itself.",
+    ),
+    ("status", "The HTTP status of the refusal."),
+    ("hash", "16 hex digits over what the file and its variables said."),
+    ("version", "The version of the program."),
+];
+
+/// What each value of `outcome` means.
+static OUTCOMES: &[(&str, &str)] = &[
+    ("ok", "The upstream answered, and its result is no error."),
+    ("tool_error", "The upstream answered, and its result says `isError`."),
+    ("error", "The upstream answered with a JSON-RPC error of its own."),
+    ("denied", "Refused: the tool is there, but not for this client."),
+    ("unknown", "Refused: no such tool."),
+    ("invalid", "Refused: the parameters are wrong."),
+    ("rate_limited", "Refused: a limit was reached."),
+    ("timeout", "The upstream did not answer in time."),
+    ("unavailable", "The upstream is down, connecting, or broke the protocol."),
+    ("cancelled", "The client ended the call, or went away."),
+];
+
+/// The page that documents the metrics, as Markdown.
+#[must_use]
+pub fn metrics_reference() -> String {
+    let mut page = String::from(
+        "# Metrics\n\n\
+         Served as Prometheus text at `/metrics` on the admin listener. This page is made from the list in the \
+         code; change it there, and run the tests with `BLESS=1`.\n\n\
+         Label values come from the configuration and the catalog only, never from a request, and one metric \
+         has at most 10,000 combinations of them; what comes later is counted under `(other)`.\n\n\
+         | metric | kind | labels | what it says |\n| --- | --- | --- | --- |\n",
+    );
+    for spec in LIST {
+        let kind = match spec.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram(_) => "histogram",
+        };
+        let labels: Vec<String> = spec.labels.iter().map(|label| format!("`{label}`")).collect();
+        row(&mut page, &[&format!("`{}`", spec.name), kind, &labels.join(", "), spec.help]);
+    }
+    page.push_str("\n## Labels\n\n| label | values |\n| --- | --- |\n");
+    for (label, values) in LABELS {
+        row(&mut page, &[&format!("`{label}`"), values]);
+    }
+    page.push_str("\n## Outcomes\n\n| `outcome` | meaning |\n| --- | --- |\n");
+    for (outcome, meaning) in OUTCOMES {
+        row(&mut page, &[&format!("`{outcome}`"), meaning]);
+    }
+    page.push_str("\n## Buckets\n\n");
+    for spec in LIST {
+        if let Kind::Histogram(buckets) = spec.kind {
+            let bounds: Vec<String> = buckets.iter().map(f64::to_string).collect();
+            let _infallible = writeln!(page, "- `{}`: {}", spec.name, bounds.join(", "));
+        }
+    }
+    page
+}
+
+fn row(page: &mut String, cells: &[&str]) {
+    let _infallible = writeln!(page, "| {} |", cells.join(" | "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::CallOutcome;
+
+    #[test]
+    fn names_follow_the_rules_of_prometheus() {
+        for spec in LIST {
+            let name = spec.name;
+            assert!(name.starts_with("waypost_"), "{name}");
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            assert_eq!(spec.kind == Kind::Counter, name.ends_with("_total"), "{name}");
+            for unit in ["_ms", "milliseconds", "_kib", "minutes"] {
+                assert!(!name.contains(unit), "{name}: base units only");
+            }
+            if let Kind::Histogram(buckets) = spec.kind {
+                assert!(buckets.is_sorted() && !buckets.is_empty(), "{name}");
+                assert!(name.ends_with("_seconds"), "{name}");
+            }
+            assert!(spec.help.ends_with('.') && spec.labels.len() <= 8, "{name}");
+        }
+        let mut names: Vec<_> = LIST.iter().map(|spec| spec.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), LIST.len());
+    }
+
+    #[test]
+    fn every_label_and_outcome_is_explained() {
+        for label in LIST.iter().flat_map(|spec| spec.labels) {
+            assert!(LABELS.iter().any(|(name, _)| name == label), "{label}");
+        }
+        let explained: Vec<_> = OUTCOMES.iter().map(|(name, _)| *name).collect();
+        let labels: Vec<_> = CallOutcome::ALL.iter().map(|outcome| outcome.as_str()).collect();
+        assert_eq!(explained, labels);
+    }
+
+    #[test]
+    fn the_documentation_is_that_of_the_list() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+        let page = metrics_reference();
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(committed == page, "docs/metrics.md is stale: run the tests with BLESS=1 and commit it");
+    }
+}

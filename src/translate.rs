@@ -1,0 +1,7 @@
+//! Legacy to canonical and back: pure functions on messages. The canonical shape is that of the modern
+//! revision, so only legacy is translated.
+//!
+//! Must not know: sockets, sessions, upstreams.
+
+pub mod hello;
+pub mod to_legacy;

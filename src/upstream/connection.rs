@@ -1,0 +1,88 @@
+//! A ready connection to a server, whichever era it is of.
+
+use tokio::sync::Semaphore;
+
+use super::failure::Failure;
+use super::legacy::Legacy;
+use super::modern::Modern;
+use super::wire::Wire;
+use crate::exchange::{Call, Outcome};
+use crate::mcp::{Raw, Response};
+use crate::translate::hello::Hello;
+
+/// How many calls may be in flight on one connection.
+const SEATS: usize = 4096;
+
+/// A ready connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    dialect: Dialect,
+    seats: Semaphore,
+}
+
+/// How its server is spoken with.
+#[derive(Debug)]
+pub(super) enum Dialect {
+    Legacy(Legacy),
+    Modern(Modern),
+}
+
+impl Connection {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        Self { dialect, seats: Semaphore::new(SEATS) }
+    }
+
+    /// What the server said about itself.
+    pub(super) fn hello(&self) -> &Hello {
+        match &self.dialect {
+            Dialect::Legacy(legacy) => legacy.hello(),
+            Dialect::Modern(modern) => modern.hello(),
+        }
+    }
+
+    /// The connection below the era.
+    pub(super) fn wire(&self) -> &Wire {
+        match &self.dialect {
+            Dialect::Legacy(legacy) => legacy.wire(),
+            Dialect::Modern(modern) => modern.wire(),
+        }
+    }
+
+    /// Carries one call. Dropping the future cancels it upstream.
+    ///
+    /// # Errors
+    /// Whatever keeps the answer from coming; an error of the server is an outcome.
+    pub(super) async fn call(&self, call: &Call, native: &str) -> Result<Outcome, Failure> {
+        let Ok(_seat) = self.seats.try_acquire() else {
+            return Err(Failure::unavailable("too many calls are in flight to it"));
+        };
+        match &self.dialect {
+            Dialect::Legacy(legacy) => legacy.call(call, native).await,
+            Dialect::Modern(modern) => modern.call(call, native).await,
+        }
+    }
+
+    /// Asks something of our own.
+    ///
+    /// # Errors
+    /// Whatever keeps the answer from coming.
+    pub(super) async fn ask(&self, method: &str, params: &[(&str, Raw)]) -> Result<Response, Failure> {
+        match &self.dialect {
+            Dialect::Legacy(legacy) => legacy.ask(method, params).await,
+            Dialect::Modern(modern) => modern.ask(method, params).await,
+        }
+    }
+
+    /// Waits until the connection is of no use any more. Cancel safe.
+    pub(super) async fn closed(&self) -> Failure {
+        self.wire().transport.closed().await
+    }
+
+    /// Ends it in good order, and waits for that.
+    pub(super) async fn stop(&self) {
+        match &self.dialect {
+            Dialect::Legacy(legacy) => legacy.stop().await,
+            Dialect::Modern(modern) => modern.stop().await,
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Speaking with a legacy server: the handshake, the session, and requests without the metadata that it
+//! has agreed on once.
+//!
+//! Must not know: how the era was found out.
+
+mod stream;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::failure::Failure;
+use super::listener::Listener;
+use super::transport::{Farewell, Outgoing, Reply, Transport};
+use super::wire::Wire;
+use crate::exchange::{Call, Outcome};
+use crate::mcp::{Id, Raw, Response};
+use crate::translate::hello::{
+    Hello, NoHandshake, read_initialize, write_initialize, write_initialized, write_request,
+};
+use crate::translate::to_legacy::{self, Onward};
+use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
+
+/// How long a change of the log level may delay a call.
+const LEVEL_GRACE: Duration = Duration::from_secs(2);
+/// The levels of log messages, most verbose first.
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// A connection to a legacy server, its handshake done.
+#[derive(Debug)]
+pub(super) struct Legacy {
+    wire: Arc<Wire>,
+    hello: Hello,
+    session: watch::Sender<Session>,
+    renewing: AsyncMutex<()>,
+    level: Mutex<usize>,
+    _stream: DropGuard,
+}
+
+/// The session on a server behind HTTP. On a pipe there is the one without an id.
+#[derive(Clone, Debug, Default)]
+struct Session {
+    /// Counts how often it was made.
+    generation: u64,
+    id: Option<HeaderValue>,
+}
+
+/// What a handshake gave.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    hello: Hello,
+    session: Option<HeaderValue>,
+}
+
+/// Why a handshake did not come about.
+#[derive(Debug)]
+pub(super) enum NotOpened {
+    /// The server said so.
+    Answer(NoHandshake),
+    /// It could not be asked.
+    Failure(Failure),
+}
+
+/// Shakes hands: `initialize`, and `notifications/initialized` once it is answered.
+pub(super) async fn shake_hands(wire: &Wire) -> Result<Handshake, NotOpened> {
+    let reply = wire.ask(write_initialize, HeaderMap::new()).await.map_err(NotOpened::Failure)?;
+    let hello = read_initialize(&reply.response).map_err(NotOpened::Answer)?;
+    let handshake = Handshake { hello, session: reply.session };
+    let headers = headers(&handshake.hello, handshake.session.as_ref());
+    wire.transport.notify(write_initialized(), headers).await.map_err(NotOpened::Failure)?;
+    Ok(handshake)
+}
+
+/// What every request after the handshake carries over HTTP.
+fn headers(hello: &Hello, session: Option<&HeaderValue>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(hello.version.as_str()));
+    if let Some(session) = session {
+        headers.insert(SESSION_ID, session.clone());
+    }
+    headers
+}
+
+impl NotOpened {
+    /// The same as a failure of the connection attempt.
+    pub(super) fn into_failure(self) -> Failure {
+        match self {
+            Self::Failure(failure) => failure,
+            Self::Answer(NoHandshake::Modern) => {
+                Failure::broken("it speaks only revisions without a handshake")
+            }
+            Self::Answer(NoHandshake::Refused(code, message)) => {
+                Failure::broken(format!("it refused the handshake with error {code}")).because(message)
+            }
+            Self::Answer(NoHandshake::UnknownVersion(version)) => {
+                Failure::broken("it answered the handshake with an unknown protocol version").because(version)
+            }
+        }
+    }
+}
+
+impl Legacy {
+    /// Takes over a connection whose handshake is done. Over HTTP, listens to what the server says by
+    /// itself, if it has a stream for that.
+    pub(super) fn new(wire: Arc<Wire>, handshake: Handshake, tasks: &TaskTracker) -> Self {
+        let session = watch::Sender::new(Session { generation: 1, id: handshake.session });
+        let ended = CancellationToken::new();
+        if let Transport::Http(endpoint) = &wire.transport {
+            let listening = stream::listen(endpoint.clone(), handshake.hello.clone(), session.subscribe());
+            let ended = ended.clone();
+            tasks.spawn(async move { ended.run_until_cancelled(listening).await });
+        }
+        Self {
+            wire,
+            hello: handshake.hello,
+            session,
+            renewing: AsyncMutex::new(()),
+            level: Mutex::new(LEVELS.len()),
+            _stream: ended.drop_guard(),
+        }
+    }
+
+    pub(super) fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    pub(super) fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// Asks something of our own.
+    pub(super) async fn ask(&self, method: &str, params: &[(&str, Raw)]) -> Result<Response, Failure> {
+        let write = |id: &Id| write_request(id, method, params, &[]);
+        self.exchange(&write, None, Farewell::Silent).await
+    }
+
+    /// Carries one call.
+    pub(super) async fn call(&self, call: &Call, native: &str) -> Result<Outcome, Failure> {
+        self.raise_level(call).await;
+        let wants_progress = call.hop.progress_token.is_some();
+        let write = |id: &Id| {
+            let token = wants_progress.then(|| Raw::trusted(id.bytes().clone()));
+            to_legacy::write_request(&call.request, Onward { id, native, progress_token: token.as_ref() })
+        };
+        let listener = Listener::of(call);
+        let farewell = Farewell::Cancelled(call.cancel.clone());
+        self.exchange(&write, Some(listener), farewell).await.map(to_legacy::read_response)
+    }
+
+    /// Ends the session, where there is one, and the connection.
+    pub(super) async fn stop(&self) {
+        let session = self.session.borrow().id.clone();
+        if let (Transport::Http(endpoint), Some(_)) = (&self.wire.transport, &session) {
+            endpoint.delete(headers(&self.hello, session.as_ref())).await;
+        }
+        self.wire.transport.stop().await;
+    }
+
+    /// Sends a request, once more under a new session if the server has lost the old one: it refused the
+    /// request then, so nothing is executed twice.
+    async fn exchange(
+        &self,
+        write: &(dyn Fn(&Id) -> Bytes + Sync),
+        listener: Option<Listener>,
+        farewell: Farewell,
+    ) -> Result<Response, Failure> {
+        let session = self.session.borrow().clone();
+        let first = self.send(&session, write, listener.clone(), farewell.clone()).await;
+        if !is_session_lost(&session, &first) {
+            return first.map(|reply| reply.response);
+        }
+        self.renew(session.generation).await?;
+        let session = self.session.borrow().clone();
+        let second = self.send(&session, write, listener, farewell).await;
+        if is_session_lost(&session, &second) {
+            return Err(self.broken(Failure::unavailable("it does not keep its sessions")));
+        }
+        second.map(|reply| reply.response)
+    }
+
+    async fn send(
+        &self,
+        session: &Session,
+        write: &(dyn Fn(&Id) -> Bytes + Sync),
+        listener: Option<Listener>,
+        farewell: Farewell,
+    ) -> Result<Reply, Failure> {
+        let id = self.wire.mint();
+        let text = write(&Id::from(id));
+        let headers = headers(&self.hello, session.id.as_ref());
+        self.wire.transport.request(Outgoing { id, text, headers, listener, farewell }).await
+    }
+
+    /// Makes a new session in the place of a lost one, unless somebody else has done so meanwhile.
+    async fn renew(&self, lost: u64) -> Result<(), Failure> {
+        let _turn = self.renewing.lock().await;
+        if self.session.borrow().generation != lost {
+            return Ok(());
+        }
+        tracing::info!("an upstream has lost its session: making a new one");
+        let handshake = Box::pin(shake_hands(&self.wire)).await;
+        let handshake = handshake.map_err(|error| self.broken(error.into_failure()))?;
+        if handshake.hello.version != self.hello.version {
+            return Err(self.broken(Failure::unavailable("it changed its protocol version")));
+        }
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = LEVELS.len();
+        self.session.send_replace(Session { generation: lost + 1, id: handshake.session });
+        // It may have been restarted as something else.
+        self.wire.unsolicited.doubt_tools();
+        Ok(())
+    }
+
+    /// Marks the whole connection as broken.
+    fn broken(&self, failure: Failure) -> Failure {
+        let failure = failure.of_connection();
+        if let Transport::Http(endpoint) = &self.wire.transport {
+            endpoint.note(&failure);
+        }
+        failure
+    }
+
+    /// Asks the server for more log messages if this call wants more than any before. On a pipe they could
+    /// not be told apart by call, so nobody asks for them.
+    async fn raise_level(&self, call: &Call) {
+        let Some(name) = call.hop.log_level.as_ref().and_then(Raw::string) else { return };
+        let Some(wanted) = LEVELS.iter().position(|level| *level == name) else { return };
+        if matches!(self.wire.transport, Transport::Stdio(_)) || !self.hello.has("logging") {
+            return;
+        }
+        let is_news = {
+            let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_news = wanted < *level;
+            *level = wanted.min(*level);
+            is_news
+        };
+        if is_news {
+            let params = [("level", Raw::from_text(&name))];
+            drop(timeout(LEVEL_GRACE, Box::pin(self.ask("logging/setLevel", &params))).await);
+        }
+    }
+}
+
+/// Whether a server has lost the session that a request was for: 404, or an error that speaks of it.
+fn is_session_lost(session: &Session, reply: &Result<Reply, Failure>) -> bool {
+    if session.id.is_none() {
+        return false;
+    }
+    match reply {
+        Err(failure) => failure.status == Some(404),
+        Ok(Reply { status: Some(404), .. }) => true,
+        Ok(Reply { status: Some(400), response, .. }) => {
+            response.error_message().is_some_and(|message| message.to_ascii_lowercase().contains("session"))
+        }
+        Ok(_) => false,
+    }
+}

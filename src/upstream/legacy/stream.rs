@@ -1,0 +1,97 @@
+//! The stream of what a legacy server behind HTTP says by itself.
+
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::{Session, headers};
+use crate::translate::hello::Hello;
+use crate::upstream::backoff::Backoff;
+use crate::upstream::failure::Failure;
+use crate::upstream::transport::http::Endpoint;
+
+/// The header that asks a stream to go on behind an event.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The first wait before a stream is opened again. It doubles: some eight tries in half a minute.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How long a stream must have lived for the next wait to be a short one again.
+const SUSTAINED: Duration = Duration::from_secs(30);
+/// The longest wait that a server may ask for.
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+
+/// Why a stream is over.
+enum End {
+    /// The server has none, or will not give it to us.
+    Never,
+    /// Its session is gone: a new one may have a stream again.
+    Session,
+    /// It broke, and may be opened again, after the wait that the server asked for.
+    Broken(Option<Duration>),
+}
+
+/// Listens for as long as the server has such a stream, and says nothing to it that it did not ask for.
+pub(super) async fn listen(endpoint: Endpoint, hello: Hello, mut sessions: watch::Receiver<Session>) {
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    let mut last_id = None;
+    loop {
+        let session = sessions.borrow_and_update().clone();
+        let opened = Instant::now();
+        let reading = read(&endpoint, &hello, &session, &mut last_id);
+        let end = tokio::select! {
+            end = Box::pin(reading) => end,
+            Ok(()) = sessions.changed() => {
+                last_id = None;
+                continue;
+            }
+        };
+        if opened.elapsed() >= SUSTAINED {
+            backoff.reset();
+        }
+        match end {
+            End::Never => return,
+            End::Session => {
+                last_id = None;
+                if sessions.changed().await.is_err() {
+                    return;
+                }
+            }
+            End::Broken(retry) => {
+                let wait = backoff.next().max(retry.unwrap_or_default().min(LONGEST_RETRY));
+                tokio::select! {
+                    () = sleep(wait) => {}
+                    Ok(()) = sessions.changed() => last_id = None,
+                }
+            }
+        }
+    }
+}
+
+async fn read(endpoint: &Endpoint, hello: &Hello, session: &Session, last_id: &mut Option<String>) -> End {
+    let headers = headers(hello, session.id.as_ref());
+    let mut opening = headers.clone();
+    if let Some(Ok(id)) = last_id.as_deref().map(HeaderValue::from_str) {
+        opening.insert(LAST_EVENT_ID, id);
+    }
+    let mut stream = match endpoint.listen(opening).await {
+        Ok(stream) => stream,
+        Err(failure) => return end_of(&failure, session),
+    };
+    let mut retry = None;
+    while let Ok(Some(event)) = stream.next().await {
+        retry = event.retry.or(retry);
+        endpoint.hear(event.data, &headers);
+    }
+    *last_id = stream.last_id().map(str::to_owned).or(last_id.take());
+    End::Broken(retry)
+}
+
+fn end_of(failure: &Failure, session: &Session) -> End {
+    match failure.status {
+        Some(404) if session.id.is_some() => End::Session,
+        Some(200..=499) => End::Never,
+        Some(_) | None => End::Broken(None),
+    }
+}

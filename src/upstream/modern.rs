@@ -1,0 +1,116 @@
+//! Speaking with a modern server: every request stands alone, with its metadata in the body and mirrored in
+//! the headers.
+//!
+//! Must not know: how the era was found out.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+
+use super::failure::Failure;
+use super::listener::Listener;
+use super::transport::{Farewell, Outgoing, Transport};
+use super::wire::Wire;
+use crate::exchange::{Answer, Call, Hop, Outcome, ResultForm};
+use crate::mcp::{Body, Id, ProtocolVersion, Raw, Request, Response, key};
+use crate::translate::hello::{Hello, own_meta, write_request};
+use crate::translate::to_legacy::Onward;
+use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
+
+/// A connection to a modern server.
+#[derive(Debug)]
+pub(super) struct Modern {
+    wire: Arc<Wire>,
+    hello: Hello,
+}
+
+/// The headers of a modern request. The body has the same; servers compare.
+pub(super) fn headers(version: ProtocolVersion, method: &str, name: Option<&str>) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
+    let named = [(METHOD, Some(method)), (NAME, name)];
+    for (header, text) in named {
+        if let Some(value) = text.and_then(|text| HeaderValue::from_str(&encode_value(text)).ok()) {
+            headers.insert(header, value);
+        }
+    }
+    headers
+}
+
+impl Modern {
+    /// Takes over a connection whose server is known to be modern.
+    pub(super) fn new(wire: Arc<Wire>, hello: Hello) -> Self {
+        wire.unsolicited.stop_answering();
+        Self { wire, hello }
+    }
+
+    pub(super) fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    pub(super) fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// Asks something of our own.
+    pub(super) async fn ask(&self, method: &str, params: &[(&str, Raw)]) -> Result<Response, Failure> {
+        let version = self.hello.version;
+        let write = |id: &Id| write_request(id, method, params, &own_meta(version));
+        let reply = self.wire.ask(write, headers(version, method, None)).await?;
+        Ok(reply.response)
+    }
+
+    /// Carries one call.
+    pub(super) async fn call(&self, call: &Call, native: &str) -> Result<Outcome, Failure> {
+        let id = self.wire.mint();
+        let own = Id::from(id);
+        let token = call.hop.progress_token.as_ref().map(|_| Raw::trusted(own.bytes().clone()));
+        let onward = Onward { id: &own, native, progress_token: token.as_ref() };
+        let outgoing = Outgoing {
+            id,
+            text: write(&call.request, &call.hop, self.hello.version, onward),
+            headers: headers(self.hello.version, call.method.as_str(), Some(native)),
+            listener: Some(Listener::of(call)),
+            farewell: match self.wire.transport {
+                Transport::Stdio(_) => Farewell::Cancelled(call.cancel.clone()),
+                // Closing the stream says it.
+                Transport::Http(_) => Farewell::Silent,
+            },
+        };
+        self.wire.transport.request(outgoing).await.map(|reply| read(reply.response))
+    }
+
+    pub(super) async fn stop(&self) {
+        self.wire.transport.stop().await;
+    }
+}
+
+/// Writes a request for a modern server: the metadata of the hop is set, where it is not right already.
+fn write(request: &Request, hop: &Hop, version: ProtocolVersion, onward: Onward<'_>) -> Bytes {
+    let wanted = [
+        (key::PROTOCOL_VERSION, Some(Raw::from_text(version.as_str()))),
+        (key::CLIENT_INFO, hop.client_info.clone()),
+        (
+            key::CLIENT_CAPABILITIES,
+            Some(hop.capabilities.clone().unwrap_or_else(|| Raw::trusted(Bytes::from_static(b"{}")))),
+        ),
+        (key::LOG_LEVEL, hop.log_level.clone()),
+    ];
+    let mut meta = onward.meta();
+    let changes = wanted.into_iter().filter(|(name, value)| request.meta(name) != *value);
+    meta.extend(changes.map(|(name, value)| (name, value.map(|raw| raw.bytes().clone()))));
+    request.draft(onward.id, &onward.params(request), &meta).finish()
+}
+
+/// Reads the response of a modern server. One without `resultType` is complete.
+fn read(response: Response) -> Outcome {
+    let Body::Result(_) = response.body else {
+        return Outcome::Error(Answer { response, form: ResultForm::Tagged });
+    };
+    let kind = response.result("resultType");
+    let form = if kind.is_some() { ResultForm::Tagged } else { ResultForm::Bare };
+    let asks = kind.and_then(|kind| kind.string()).is_some_and(|kind| kind == "input_required");
+    let answer = Answer { response, form };
+    if asks { Outcome::InputRequired(answer) } else { Outcome::Complete(answer) }
+}

@@ -1,0 +1,259 @@
+//! Reading answers: one JSON body, or a stream of events that ends with the answer. Bounded, and the id must
+//! be ours.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use tokio::time::timeout;
+
+use super::{Endpoint, fault};
+use crate::mcp::{Body, Message, Response};
+use crate::upstream::failure::Failure;
+use crate::upstream::listener::{Concern, Listener};
+use crate::upstream::transport::{answers, salvage_id, unreadable};
+use crate::upstream::unsolicited::Unsolicited;
+use crate::wire::json::{self, JsonError};
+use crate::wire::sse;
+
+/// The largest body that explains a refusal.
+const REFUSAL: usize = 1 << 20;
+/// How much of the rest of an answer is read, and how long, for its connection to be used again.
+const DRAIN_BYTES: usize = 64 * 1024;
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+/// What the framing of an event may take besides the message.
+const FRAMING: usize = 1024;
+
+/// Reads the answer to one request.
+pub(super) struct Reading<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    /// The id of the request.
+    pub(super) id: u64,
+    /// The headers of the request; answers to questions on its stream carry them, too.
+    pub(super) headers: HeaderMap,
+    /// Who hears what precedes the answer.
+    pub(super) listener: Option<Listener>,
+}
+
+impl Reading<'_> {
+    /// Reads an answer whose status says yes.
+    pub(super) async fn read(&self, response: reqwest::Response) -> Result<Response, Failure> {
+        if is_event_stream(response.headers()) {
+            return self.read_stream(response).await;
+        }
+        let is_json = is_json(response.headers());
+        let refusal = fault::of_status(&response);
+        let body = read_body(response, self.endpoint.0.message_limit).await?;
+        if !is_json && !body.trim_ascii_start().starts_with(b"{") {
+            return Err(refusal);
+        }
+        for message in self.messages(&body).map_err(|error| unreadable(&error))? {
+            if let Some(response) = self.absorb(message).await {
+                return Ok(response);
+            }
+        }
+        Err(Failure::broken("its answer is not for our request").maybe_executed())
+    }
+
+    /// Reads an answer whose status says no: the server's own error, if it gives one.
+    pub(super) async fn read_refusal(&self, response: reqwest::Response) -> Result<Response, Failure> {
+        let refusal = fault::of_status(&response);
+        if matches!(response.status().as_u16(), 401 | 403) {
+            self.endpoint.finish_reading(response);
+            return Err(refusal);
+        }
+        let limit = REFUSAL.min(self.endpoint.0.message_limit);
+        let Ok(body) = read_body(response, limit).await else {
+            return Err(refusal);
+        };
+        match json::parse(body) {
+            // It came as the answer to our request: some servers name no id, or another text, in errors.
+            Ok(Message::Response(response)) if matches!(response.body, Body::Error(_)) => Ok(response),
+            Ok(_) | Err(_) => Err(refusal),
+        }
+    }
+
+    async fn read_stream(&self, response: reqwest::Response) -> Result<Response, Failure> {
+        let mut stream = EventStream::new(response, self.endpoint.0.message_limit);
+        while let Some(event) = stream.next().await.map_err(Failure::maybe_executed)? {
+            let messages = match self.messages(&event.data) {
+                Err(error) if salvage_id(&event.data) == Some(self.id) => return Err(unreadable(&error)),
+                Err(_) => {
+                    self.endpoint.0.unsolicited.noise(&event.data);
+                    continue;
+                }
+                Ok(messages) => messages,
+            };
+            for message in messages {
+                if let Some(response) = self.absorb(message).await {
+                    self.endpoint.finish_reading(stream.response);
+                    return Ok(response);
+                }
+            }
+        }
+        Err(Failure::unavailable("its answer broke off").because("the stream ended").maybe_executed())
+    }
+
+    /// The messages of one piece of an answer: one, or an array of them.
+    fn messages(&self, text: &Bytes) -> Result<Vec<Message>, JsonError> {
+        match json::parse(text.clone()) {
+            Ok(message) => Ok(vec![message]),
+            Err(JsonError::Batch) => Ok(messages(text, &self.endpoint.0.unsolicited)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes one message; gives back the answer, if this is it.
+    async fn absorb(&self, message: Message) -> Option<Response> {
+        match message {
+            Message::Response(response) => {
+                let is_nameless_error = response.id.is_none() && matches!(response.body, Body::Error(_));
+                (answers(&response, self.id) || is_nameless_error).then_some(response)
+            }
+            Message::Notification(notification) => {
+                let concern = match &self.listener {
+                    Some(listener) => listener.sort(self.id, notification),
+                    None => Concern::Connection(notification),
+                };
+                match (concern, &self.listener) {
+                    // The stream is this call's alone: if its caller reads slowly, only it waits.
+                    (Concern::Call(event), Some(listener)) => listener.events.send(event).await,
+                    (Concern::Connection(notification), _) => {
+                        self.endpoint.0.unsolicited.notification(&notification);
+                    }
+                    (Concern::Call(_) | Concern::Nobody, _) => {}
+                }
+                None
+            }
+            request @ Message::Request(_) => absorb_unsolicited(self.endpoint, &self.headers, request),
+        }
+    }
+}
+
+/// Takes a message that belongs to no call. A response is given back: it answers nothing here.
+pub(super) fn absorb_unsolicited(
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+    message: Message,
+) -> Option<Response> {
+    match message {
+        Message::Response(response) => return Some(response),
+        Message::Notification(notification) => endpoint.0.unsolicited.notification(&notification),
+        Message::Request(request) => {
+            if let Some(text) = endpoint.0.unsolicited.answer(&request) {
+                endpoint.send_aside(text, headers.clone());
+            }
+        }
+    }
+    None
+}
+
+/// The messages of a text, whether it is one or, as 2025-03-26 has it, an array of them.
+pub(super) fn messages(text: &Bytes, unsolicited: &Unsolicited) -> Vec<Message> {
+    let parts = match json::parse(text.clone()) {
+        Ok(message) => return vec![message],
+        Err(JsonError::Batch) => serde_json::from_slice::<Vec<&serde_json::value::RawValue>>(text).ok(),
+        Err(_) => None,
+    };
+    let mut found = Vec::new();
+    for part in parts.iter().flatten() {
+        match json::parse(text.slice_ref(part.get().as_bytes())) {
+            Ok(message) => found.push(message),
+            Err(_) => unsolicited.noise(part.get().as_bytes()),
+        }
+    }
+    if parts.is_none_or(|parts| parts.is_empty()) {
+        unsolicited.noise(text);
+    }
+    found
+}
+
+/// A stream of events.
+#[derive(Debug)]
+pub(in crate::upstream) struct EventStream {
+    response: reqwest::Response,
+    decoder: sse::Decoder,
+    limit: usize,
+}
+
+impl EventStream {
+    pub(super) fn new(response: reqwest::Response, limit: usize) -> Self {
+        Self { response, decoder: sse::Decoder::new(limit.saturating_add(FRAMING)), limit }
+    }
+
+    /// The next event that holds a message; `None` at the end of the stream. Cancel safe.
+    ///
+    /// # Errors
+    /// If the stream breaks, or an event is too large.
+    pub(in crate::upstream) async fn next(&mut self) -> Result<Option<sse::Event>, Failure> {
+        loop {
+            if let Some(event) = self.decoder.next_event() {
+                let is_message = event.event.as_deref().is_none_or(|name| name == "message");
+                if is_message && !event.data.is_empty() {
+                    return Ok(Some(event));
+                }
+                continue;
+            }
+            match self.response.chunk().await.map_err(fault::of_reading)? {
+                Some(chunk) => self.decoder.push(&chunk).map_err(|_| fault::too_large(self.limit))?,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The last id that the stream named.
+    pub(in crate::upstream) fn last_id(&self) -> Option<&str> {
+        self.decoder.last_id()
+    }
+}
+
+/// Whether the body is a stream of events, whatever the parameters and the case.
+pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
+    essence(headers).eq_ignore_ascii_case("text/event-stream")
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    essence(headers).eq_ignore_ascii_case("application/json")
+}
+
+fn essence(headers: &HeaderMap) -> &str {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+/// Reads a body of at most `limit` bytes, decoded.
+async fn read_body(mut response: reqwest::Response, limit: usize) -> Result<Bytes, Failure> {
+    let Some(first) = response.chunk().await.map_err(fault::of_reading)? else {
+        return Ok(Bytes::new());
+    };
+    let mut whole = BytesMut::new();
+    let mut last = first;
+    loop {
+        if whole.len().saturating_add(last.len()) > limit {
+            return Err(fault::too_large(limit));
+        }
+        let Some(next) = response.chunk().await.map_err(fault::of_reading)? else { break };
+        whole.extend_from_slice(&last);
+        last = next;
+    }
+    if whole.is_empty() {
+        return Ok(last);
+    }
+    whole.extend_from_slice(&last);
+    Ok(whole.freeze())
+}
+
+/// Reads a little more of an answer that nobody needs.
+pub(super) async fn drain(mut response: reqwest::Response) {
+    let reading = async {
+        let mut size = 0;
+        while let Ok(Some(chunk)) = response.chunk().await {
+            size += chunk.len();
+            if size > DRAIN_BYTES {
+                break;
+            }
+        }
+    };
+    drop(timeout(DRAIN_TIME, reading).await);
+}

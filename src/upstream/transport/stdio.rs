@@ -1,0 +1,354 @@
+//! A server on the other end of a pipe: one message a line. Reading and writing are two tasks that never
+//! wait for each other, so a full pipe in one direction cannot stop the other.
+//!
+//! Must not know: eras, and what a message means beyond whose it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::child::{self, Child, Family};
+use super::{Farewell, Outgoing, Reply, cancelled};
+use crate::config;
+use crate::mcp::Message;
+use crate::upstream::failure::Failure;
+use crate::upstream::inflight::{Flight, InFlight, Stage};
+use crate::upstream::unsolicited::Unsolicited;
+use crate::wire::json::{self, JsonError};
+use crate::wire::ndjson::{Lines, one_line};
+
+/// Messages that may wait to be written.
+const QUEUE: usize = 1024;
+/// Bytes that may wait to be written, in KiB. A single larger message may wait alone.
+const QUEUE_KIB: usize = 64 * 1024;
+/// What is shorter is copied together with its neighbours and written at once.
+const SMALL: usize = 16 * 1024;
+/// How long what is still queued may take to be written when the connection is ended.
+const FLUSH_GRACE: Duration = Duration::from_millis(500);
+/// How long a child may take to exit after its stdin was closed.
+const EXIT_GRACE: Duration = Duration::from_secs(2);
+/// How long stdout is read after the child has exited: others may hold it open.
+const DRAIN_GRACE: Duration = Duration::from_millis(250);
+/// How long a notification of a cancellation may wait for room in the queue.
+const FAREWELL_GRACE: Duration = Duration::from_secs(5);
+
+/// A connection over a child's pipes. Dropping it ends the child, in the background.
+#[derive(Debug)]
+pub(in crate::upstream) struct Pipe {
+    shared: Arc<Shared>,
+    tasks: TaskTracker,
+}
+
+/// What the two tasks and the callers share.
+#[derive(Debug)]
+struct Shared {
+    child: Child,
+    queue: mpsc::Sender<Line>,
+    room: Arc<Semaphore>,
+    in_flight: InFlight,
+    unsolicited: Arc<Unsolicited>,
+    closing: CancellationToken,
+    closed: watch::Sender<Option<Failure>>,
+}
+
+/// One message that waits to be written.
+#[derive(Debug)]
+struct Line {
+    text: Bytes,
+    stage: Option<Arc<Stage>>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Pipe {
+    /// Starts the child and the two tasks.
+    ///
+    /// # Errors
+    /// If the child cannot be started.
+    pub(in crate::upstream) fn open(
+        config: &config::Stdio,
+        family: &Family<'_>,
+        unsolicited: Arc<Unsolicited>,
+        message_limit: usize,
+    ) -> Result<Self, Failure> {
+        let (child, pipes) = child::spawn(config, family)?;
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let shared = Arc::new(Shared {
+            child,
+            queue,
+            room: Arc::new(Semaphore::new(QUEUE_KIB)),
+            in_flight: InFlight::default(),
+            unsolicited,
+            closing: CancellationToken::new(),
+            closed: watch::Sender::new(None),
+        });
+        family.tasks.spawn(write(pipes.stdin, waiting, Arc::clone(&shared)));
+        family.tasks.spawn(read(pipes.stdout, Arc::clone(&shared), message_limit));
+        Ok(Self { shared, tasks: family.tasks.clone() })
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(super) async fn request(&self, outgoing: Outgoing) -> Result<Reply, Failure> {
+        let Outgoing { id, text, listener, farewell, .. } = outgoing;
+        let (flight, answer) = self.shared.in_flight.enter(id, listener)?;
+        let stage = Arc::clone(flight.stage());
+        let departure = Departure { pipe: self, flight, farewell };
+        self.shared.enqueue(text, Some(stage)).await.map_err(|lost| self.failure_or(lost))?;
+        let response = answer.await.unwrap_or_else(|_| Err(self.failure_or(lost())));
+        drop(departure);
+        response.map(|response| Reply { response, status: None, session: None })
+    }
+
+    /// Sends a notification.
+    pub(super) async fn notify(&self, text: Bytes) -> Result<(), Failure> {
+        self.shared.enqueue(text, None).await.map_err(|lost| self.failure_or(lost))
+    }
+
+    /// Waits until the connection is broken.
+    pub(super) async fn closed(&self) -> Failure {
+        let mut closed = self.shared.closed.subscribe();
+        match closed.wait_for(Option::is_some).await {
+            Ok(failure) => failure.clone().unwrap_or_else(lost),
+            Err(_) => lost(),
+        }
+    }
+
+    /// Ends the child: closes its stdin, waits, and only then uses force.
+    pub(super) async fn stop(&self) {
+        self.shared.closing.cancel();
+        drop(timeout(EXIT_GRACE, self.shared.child.exited()).await);
+        self.shared.child.terminate();
+        self.shared.child.gone().await;
+    }
+
+    fn failure_or(&self, other: Failure) -> Failure {
+        self.shared.closed.borrow().clone().unwrap_or(other)
+    }
+
+    /// Says that a request is dropped, now or as soon as there is room.
+    fn say_cancelled(&self, id: u64, reason: Option<&str>) {
+        let line = Line { text: cancelled(id, reason), stage: None, _room: None };
+        if let Err(mpsc::error::TrySendError::Full(line)) = self.shared.queue.try_send(line) {
+            let queue = self.shared.queue.clone();
+            self.tasks.spawn(async move { queue.send_timeout(line, FAREWELL_GRACE).await.is_ok() });
+        }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.shared.closing.cancel();
+        self.shared.child.terminate();
+    }
+}
+
+/// A request that is out. Dropped before its answer came, it says so to the server, if that has seen it.
+struct Departure<'a> {
+    pipe: &'a Pipe,
+    flight: Flight<'a>,
+    farewell: Farewell,
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        let was_unanswered = self.flight.leave();
+        if !was_unanswered || self.flight.stage().withdraw() {
+            return;
+        }
+        if let Farewell::Cancelled(cancel) = &self.farewell {
+            self.pipe.say_cancelled(self.flight.id(), cancel.reason());
+        }
+    }
+}
+
+impl Shared {
+    /// Puts a message into the queue, waiting for room. Cancel safe: nothing is queued then.
+    async fn enqueue(&self, text: Bytes, stage: Option<Arc<Stage>>) -> Result<(), Failure> {
+        let size = (text.len() / 1024 + 1).min(QUEUE_KIB);
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).acquire_many_owned(size).await.map_err(|_| lost())?;
+        let line = Line { text: one_line(text), stage, _room: Some(room) };
+        self.queue.send(line).await.map_err(|_| lost())
+    }
+
+    /// Ends everything: calls in flight fail, callers that wait for room, too.
+    fn close(&self, failure: Failure) {
+        self.in_flight.close(&failure);
+        self.closed.send_if_modified(|closed| {
+            let is_first = closed.is_none();
+            closed.get_or_insert(failure);
+            is_first
+        });
+        self.room.close();
+        self.closing.cancel();
+        self.child.terminate();
+    }
+
+    fn take_line(&self, line: Bytes) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        match json::parse(line.clone()) {
+            Ok(message) => self.take(message),
+            Err(JsonError::Batch) => self.take_batch(&line),
+            Err(error) => self.take_unreadable(&line, &error),
+        }
+    }
+
+    /// Servers of 2025-03-26 may put several messages into one array.
+    fn take_batch(&self, line: &Bytes) {
+        let parts: Vec<&serde_json::value::RawValue> = serde_json::from_slice(line).unwrap_or_default();
+        if parts.is_empty() {
+            self.unsolicited.noise(line);
+        }
+        for part in parts {
+            let part = line.slice_ref(part.get().as_bytes());
+            match json::parse(part.clone()) {
+                Ok(message) => self.take(message),
+                Err(error) => self.take_unreadable(&part, &error),
+            }
+        }
+    }
+
+    /// Fails the call that a broken answer is for, as far as that can be seen.
+    fn take_unreadable(&self, text: &Bytes, error: &JsonError) {
+        let is_known = match super::salvage_id(text) {
+            Some(id) => self.in_flight.finish(id, Err(super::unreadable(error))),
+            None => false,
+        };
+        if !is_known {
+            self.unsolicited.noise(text);
+        }
+    }
+
+    fn take(&self, message: Message) {
+        match message {
+            Message::Response(response) => {
+                let id = response.id.as_ref().and_then(crate::mcp::Id::number);
+                if !id.is_some_and(|id| self.in_flight.finish(id, Ok(response))) {
+                    tracing::debug!("an answer to no request of ours, or to one that was dropped");
+                }
+            }
+            Message::Notification(notification) => {
+                if !self.in_flight.hear(&notification) {
+                    self.unsolicited.notification(&notification);
+                }
+            }
+            Message::Request(request) => {
+                let Some(text) = self.unsolicited.answer(&request) else { return };
+                // The reader waits for nobody: a server that asks faster than it reads gets no answer.
+                let line = Line { text, stage: None, _room: None };
+                if self.queue.try_send(line).is_err() {
+                    tracing::warn!("no room to answer a request of an upstream");
+                }
+            }
+        }
+    }
+}
+
+fn lost() -> Failure {
+    Failure::unavailable("the connection was closed").of_connection()
+}
+
+/// Writes what is queued until the connection is ended; then closes stdin.
+async fn write(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Line>, shared: Arc<Shared>) {
+    let result = tokio::select! {
+        result = pump(&mut stdin, &mut queue, &shared.closing) => result,
+        () = async { shared.closing.cancelled().await; sleep(FLUSH_GRACE).await } => Ok(()),
+    };
+    queue.close();
+    if let Err(error) = result {
+        shared.child.settled().await;
+        let failure = match shared.child.has_exited() {
+            true => shared.child.failure(),
+            false => Failure::unavailable("the process closed its input").of_connection().because(error),
+        };
+        shared.close(failure);
+    }
+}
+
+async fn pump(
+    stdin: &mut ChildStdin,
+    queue: &mut mpsc::Receiver<Line>,
+    closing: &CancellationToken,
+) -> std::io::Result<()> {
+    let mut batch = BytesMut::with_capacity(SMALL);
+    loop {
+        let line = tokio::select! {
+            biased;
+            line = queue.recv() => line,
+            () = closing.cancelled() => None,
+        };
+        let Some(line) = line else { return Ok(()) };
+        let mut next = Some(line);
+        while let Some(line) = next {
+            put(stdin, &mut batch, &line).await?;
+            next = if batch.len() < SMALL { queue.try_recv().ok() } else { None };
+        }
+        stdin.write_all(&batch).await?;
+        batch.clear();
+    }
+}
+
+/// Adds a line to the batch, or writes both if it is a large one.
+async fn put(stdin: &mut ChildStdin, batch: &mut BytesMut, line: &Line) -> std::io::Result<()> {
+    if line.stage.as_ref().is_some_and(|stage| !stage.depart()) {
+        return Ok(());
+    }
+    if line.text.len() > SMALL {
+        stdin.write_all(batch).await?;
+        batch.clear();
+        stdin.write_all(&line.text).await?;
+    } else {
+        batch.extend_from_slice(&line.text);
+    }
+    batch.extend_from_slice(b"\n");
+    Ok(())
+}
+
+/// Reads messages until the connection breaks, and tells everybody.
+async fn read(stdout: ChildStdout, shared: Arc<Shared>, limit: usize) {
+    let end = tokio::select! {
+        end = read_lines(stdout, &shared, limit) => end,
+        () = async { shared.child.exited().await; sleep(DRAIN_GRACE).await } => None,
+    };
+    let failure = match end {
+        Some(failure) => failure,
+        None => {
+            shared.child.settled().await;
+            shared.child.failure()
+        }
+    };
+    shared.close(failure);
+}
+
+/// Reads to the end; what ended it, if it was not the child.
+async fn read_lines(mut stdout: ChildStdout, shared: &Shared, limit: usize) -> Option<Failure> {
+    let mut lines = Lines::new(limit);
+    loop {
+        match stdout.read_buf(lines.room()).await {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+        loop {
+            match lines.next_line() {
+                Ok(Some(line)) => shared.take_line(line),
+                Ok(None) => break,
+                Err(error) => return Some(too_large(error)),
+            }
+        }
+    }
+    // A last message may lack its line end.
+    shared.take_line(Bytes::copy_from_slice(lines.rest()));
+    None
+}
+
+fn too_large(error: crate::wire::ndjson::TooLong) -> Failure {
+    Failure::broken(format!("it sent a message larger than {} bytes", error.limit)).of_connection()
+}
