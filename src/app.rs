@@ -112,7 +112,7 @@ impl Running {
         if let Some(socket) = sockets.demo {
             background.spawn(demo::http(socket, background.stop.clone()));
         }
-        let upstreams = upstream::start_all(&config, &metrics)?;
+        let upstreams = upstream::start_all(&config, &metrics);
         let ports = upstreams.iter().map(|upstream| Arc::clone(upstream) as Arc<dyn Upstream>).collect();
         let gateway = Gateway::new(Arc::clone(&config), Arc::clone(&metrics), ports);
         background.spawn(Arc::clone(&gateway).refresh(background.stop.clone()));

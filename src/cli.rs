@@ -58,13 +58,16 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     match cli.command.unwrap_or(Command::Serve) {
         Command::Serve => serve(&cli.file.config),
-        Command::Check { effective } => check::run(&cli.file.config, effective),
+        Command::Check { effective } => {
+            let output = if effective { check::Output::Effective } else { check::Output::Summary };
+            print(&check::check(&cli.file.config, output, &config::process_env))
+        }
         Command::Demo { server } => run_demo(server),
     }
 }
 
 fn serve(path: &Path) -> ExitCode {
-    let loaded = match config::load(path, &environment) {
+    let loaded = match config::load(path, &config::process_env) {
         Ok(loaded) => loaded,
         Err(problems) => return fail(&problems),
     };
@@ -100,12 +103,11 @@ fn run_demo(server: DemoServer) -> ExitCode {
     run_to_end(async move { Ok(demo::run_stdio(kind, tokio::io::stdin(), tokio::io::stdout()).await?) })
 }
 
-/// The variables that a configuration may name: the environment, and the path of this program.
-fn environment(name: &str) -> Option<String> {
-    match name {
-        "WAYPOST_EXE" => std::env::current_exe().ok().map(|path| path.to_string_lossy().into_owned()),
-        _ => std::env::var(name).ok(),
-    }
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command line talks to its user")]
+fn print(report: &check::Report) -> ExitCode {
+    print!("{}", report.stdout);
+    eprint!("{}", report.stderr);
+    ExitCode::from(report.code)
 }
 
 #[expect(clippy::print_stderr, reason = "the command line talks to its user")]

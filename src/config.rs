@@ -3,8 +3,24 @@
 //! Must not know: sockets, tasks. It reads the files that the configuration names (secrets), nothing else.
 
 #[cfg(test)]
+mod cases;
+mod compile;
+mod effective;
+mod expand;
+#[cfg(test)]
 pub(crate) mod for_test;
+mod load;
+mod mask;
+mod nearest;
+#[cfg(test)]
+mod pages;
 mod pattern;
+mod problem;
+mod reader;
+mod reference;
+mod section;
+mod tree;
+mod units;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,7 +32,11 @@ use url::Url;
 
 use crate::mcp::Era;
 
+pub use effective::Effective;
+pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
+pub use problem::{Place, Problem, Problems, Severity};
+pub use reference::page as reference_page;
 
 /// A checked configuration. Immutable; a changed file makes another one.
 #[derive(Clone, Debug)]
@@ -236,10 +256,4 @@ pub enum LogFormat {
     Human,
     /// One JSON object a line.
     Json,
-}
-
-impl std::fmt::Display for Rate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} per {:?}", self.count, self.period)
-    }
 }

@@ -4,6 +4,7 @@ pub mod admin;
 pub mod auth;
 pub mod catalog;
 pub mod config;
+pub mod demo;
 pub mod downstream;
 pub mod exchange;
 pub mod gateway;

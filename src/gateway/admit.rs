@@ -48,6 +48,14 @@ impl AdmittedCall {
     }
 }
 
+#[cfg(test)]
+impl AdmittedCall {
+    /// A call past every check, for tests of what lies behind them.
+    pub(crate) fn for_test(call: Call, target: Target, deadline: Instant) -> Self {
+        Self { call, target, deadline, _permit: Permit::default() }
+    }
+}
+
 /// What has been found out about a call by the time it was admitted or refused; for the record.
 #[derive(Debug, Default)]
 pub(super) struct Findings {

@@ -32,6 +32,7 @@ pub(super) struct CallGuards {
 
 /// The right to one call in flight; ends with it.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Default))]
 pub(super) struct Permit {
     _places: [Option<OwnedSemaphorePermit>; 2],
 }

@@ -67,10 +67,10 @@ pub(super) struct Pipes {
 
 /// Whose child it is, and who keeps its tasks.
 #[derive(Debug)]
-pub(super) struct Family<'a> {
-    pub(super) upstream: &'a Arc<str>,
-    pub(super) metrics: &'a Arc<Metrics>,
-    pub(super) tasks: &'a TaskTracker,
+pub(in crate::upstream) struct Family<'a> {
+    pub(in crate::upstream) upstream: &'a Arc<str>,
+    pub(in crate::upstream) metrics: &'a Arc<Metrics>,
+    pub(in crate::upstream) tasks: &'a TaskTracker,
 }
 
 /// How far a child is in its life.
@@ -225,7 +225,7 @@ struct Group {
 impl Group {
     fn signal(&self, signal: Signal) {
         // Failing means that nobody is there any more.
-        drop(kill_process_group(self.leader, signal));
+        let _nobody = kill_process_group(self.leader, signal);
     }
 
     /// Looks whether anybody is left. Where we are the first process of a container, those whose parents

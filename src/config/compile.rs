@@ -1,0 +1,211 @@
+//! Tree → checked configuration. Nothing stops at the first problem.
+//!
+//! Must not know: how the text is parsed, how problems are shown.
+
+mod access;
+mod client;
+mod listen;
+mod secret;
+mod transport;
+mod upstream;
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+
+use secrecy::SecretString;
+
+use super::effective::{self, Block, Origin};
+use super::problem::{Finding, SECRET};
+use super::reader::{Reader, Text};
+use super::reference as keys;
+use super::section::{Section, quoted};
+use super::tree::{Name, Node, Span};
+use super::{Charset, Config, Limits, Log, LogFormat, Naming, Sessions};
+
+/// Reads the whole file. The hash is the caller's to fill in.
+pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -> (Config, Block) {
+    let mut top = Section::open(reader, &keys::TOP, entries, Span { line: 1, column: 1, ..Span::default() });
+    let listen = listen::listen(&mut top);
+    let admin = listen::admin(&mut top);
+    let demo = listen::demo(&mut top);
+    listen::check_distinct(&top, listen, admin, demo);
+    let naming = naming(&mut top);
+    let upstreams = upstream::upstreams(&mut top, &naming);
+    let clients = client::clients(&mut top, listen, &upstreams.prefixes(&naming), &naming);
+    let config = Config {
+        listen,
+        admin,
+        demo,
+        upstreams: upstreams.enabled,
+        clients,
+        limits: limits(&mut top),
+        naming,
+        sessions: sessions(&mut top),
+        page_size: top.count(&keys::PAGE_SIZE),
+        allowed_hosts: listen::allowed_hosts(&mut top),
+        allowed_origins: listen::allowed_origins(&mut top),
+        reveal_denied: top
+            .within(&keys::POLICY_KEY, |policy| policy.flag(&keys::REVEAL_DENIED))
+            .unwrap_or_default(),
+        instructions: instructions(&mut top),
+        drain_timeout: top.bounded(&keys::DRAIN_TIMEOUT).unwrap_or_default(),
+        log: log(&mut top),
+        hash: String::new(),
+    };
+    (config, top.finish())
+}
+
+fn limits(top: &mut Section<'_>) -> Limits {
+    top.within(&keys::LIMITS_KEY, |limits| Limits {
+        body: bytes(limits, &keys::BODY),
+        message: bytes(limits, &keys::MESSAGE),
+        connections: limits.count(&keys::CONNECTIONS).unwrap_or_default(),
+        sessions: limits.count(&keys::SESSIONS_MAX).unwrap_or_default(),
+        depth: 128,
+        header_timeout: limits.bounded(&keys::HEADER_TIMEOUT).unwrap_or_default(),
+        body_timeout: limits.bounded(&keys::BODY_TIMEOUT).unwrap_or_default(),
+        list_items: limits.count(&keys::LIST_ITEMS).unwrap_or_default(),
+        list_pages: limits.count(&keys::LIST_PAGES).unwrap_or_default(),
+        edge: edge(limits),
+    })
+}
+
+/// The limit at the edge; without a rate there is none.
+fn edge(limits: &mut Section<'_>) -> Option<super::CallLimits> {
+    if !limits.has(keys::EDGE.name) {
+        limits.out.put_unset(keys::EDGE.name);
+        return None;
+    }
+    let edge = limits.within(&keys::EDGE, |edge| {
+        let read = access::rate_limits(edge);
+        if !edge.has(keys::RATE.name) && !edge.has(keys::BURST.name) {
+            edge.report(
+                Finding::error("`edge` needs a `rate`").at(edge.at).help("write `edge: {rate: 600/min}`"),
+            );
+        }
+        read
+    });
+    edge.rate.is_some().then_some(edge)
+}
+
+fn bytes(limits: &mut Section<'_>, key: &'static keys::Key<keys::Bounded<super::units::Bytes>>) -> usize {
+    limits.bounded(key).map_or(0, |bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX))
+}
+
+fn naming(top: &mut Section<'_>) -> Naming {
+    top.within(&keys::NAMING_KEY, |naming| {
+        let charset = match naming.choice(&keys::CHARSET) {
+            "any" => Charset::Any,
+            _ => Charset::Strict,
+        };
+        let separator = match naming.find(keys::SEPARATOR.name) {
+            Some(_) => naming.text(&keys::SEPARATOR).map(|text| check_separator(naming, text, charset)),
+            None => {
+                naming.out.put(keys::SEPARATOR.name, DEFAULT_SEPARATOR.to_owned(), Origin::Default);
+                None
+            }
+        };
+        Naming {
+            separator: separator.unwrap_or_else(|| DEFAULT_SEPARATOR.to_owned()),
+            max_length: naming.count(&keys::MAX_LENGTH).unwrap_or_default(),
+            charset,
+        }
+    })
+}
+
+const DEFAULT_SEPARATOR: &str = "__";
+
+fn check_separator(naming: &Section<'_>, text: Text, charset: Charset) -> String {
+    let is_fit = |c: char| {
+        c.is_ascii_alphanumeric() || "_-".contains(c) || (charset == Charset::Any && "./".contains(c))
+    };
+    if !(1..=8).contains(&text.value.len()) || !text.value.chars().all(is_fit) {
+        let finding = Finding::error(format!("`{}` cannot be a separator", text.written)).at(text.span);
+        naming
+            .report(finding.help("1 to 8 letters, digits, `_` or `-`; with `charset: any` also `.` and `/`"));
+        return DEFAULT_SEPARATOR.to_owned();
+    }
+    text.value
+}
+
+fn sessions(top: &mut Section<'_>) -> Sessions {
+    top.within(&keys::SESSIONS_KEY, |sessions| Sessions {
+        idle_timeout: sessions.bounded(&keys::IDLE_TIMEOUT).unwrap_or_default(),
+        keep_alive: sessions.bounded(&keys::KEEP_ALIVE).unwrap_or_default(),
+        key: session_key(sessions),
+    })
+}
+
+fn session_key(sessions: &mut Section<'_>) -> Option<SecretString> {
+    let name = keys::SESSION_KEY.name;
+    let Some(node) = sessions.find(name) else {
+        sessions.out.put_unset(name);
+        return None;
+    };
+    sessions.out.put(name, SECRET.to_owned(), Origin::Line(node.span.line));
+    let secret = secret::read_secret(sessions.reader, node, &quoted(name))?;
+    if secret.chars().count() < MIN_SESSION_KEY {
+        let finding = Finding::error(format!("`{name}` is too short: {MIN_SESSION_KEY} characters or more"));
+        sessions.report(finding.at(node.span).help("make one with `openssl rand -base64 32`"));
+        return None;
+    }
+    Some(secret.into())
+}
+
+const MIN_SESSION_KEY: usize = 16;
+
+fn instructions(top: &mut Section<'_>) -> Option<String> {
+    let text = top.text(&keys::INSTRUCTIONS)?;
+    if text.value.len() > MAX_INSTRUCTIONS {
+        top.report(Finding::error("`instructions` is longer than 64 KiB").at(text.span));
+    }
+    (!text.value.trim().is_empty()).then_some(text.value)
+}
+
+const MAX_INSTRUCTIONS: usize = 64 << 10;
+
+fn log(top: &mut Section<'_>) -> Log {
+    top.within(&keys::LOG_KEY, |log| {
+        let format = match log.choice(&keys::LOG_FORMAT) {
+            "human" => LogFormat::Human,
+            "json" => LogFormat::Json,
+            _ if std::io::stderr().is_terminal() => LogFormat::Human,
+            _ => LogFormat::Json,
+        };
+        Log { format, level: log_level(log) }
+    })
+}
+
+fn log_level(log: &mut Section<'_>) -> String {
+    let default = "info".to_owned();
+    if log.find(keys::LOG_LEVEL.name).is_none() {
+        log.out.put(keys::LOG_LEVEL.name, effective::scalar(&default), Origin::Default);
+        return default;
+    }
+    let Some(text) = log.text(&keys::LOG_LEVEL) else {
+        return default;
+    };
+    if tracing_subscriber::EnvFilter::builder().parse(&text.value).is_err() || !names_levels(&text.value) {
+        let finding = Finding::error(format!("`{}` is no log level or filter", text.written)).at(text.span);
+        log.report(
+            finding.help(
+                "`error`, `warn`, `info`, `debug`, `trace`, `off`, or a filter like `info,waypost=debug`",
+            ),
+        );
+        return default;
+    }
+    text.value
+}
+
+/// Whether each bare word of a filter is a level. The parser takes any other for the name of a module, and so a
+/// misspelled level for a filter that lets nothing through.
+fn names_levels(filter: &str) -> bool {
+    filter.split(',').map(str::trim).all(|directive| {
+        let is_bare = !directive.contains(['=', '[', ':']);
+        !is_bare || directive.parse::<tracing_subscriber::filter::LevelFilter>().is_ok()
+    })
+}
+
+/// The socket address of a configuration that names none that can be used.
+pub(crate) const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);

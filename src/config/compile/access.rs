@@ -1,0 +1,133 @@
+//! What upstreams and clients share: filters of tools, and limits on calls.
+
+use crate::config::effective::Origin;
+use crate::config::problem::Finding;
+use crate::config::reader::Text;
+use crate::config::reference as keys;
+use crate::config::section::{Section, quoted};
+use crate::config::tree::Span;
+use crate::config::{CallLimits, Filter, Pattern, Rate};
+
+/// A filter, and where each of its patterns stands.
+#[derive(Debug, Default)]
+pub(crate) struct PlacedFilter {
+    pub(crate) filter: Filter,
+    pub(crate) places: Vec<(Pattern, Span)>,
+}
+
+/// Reads `tools`.
+pub(crate) fn filter<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>) -> PlacedFilter {
+    owner.within(key, |tools| {
+        let mut places = Vec::new();
+        let allow = match tools.find(keys::ALLOW.name) {
+            Some(_) => Some(patterns(tools, &keys::ALLOW, &mut places)),
+            None => {
+                tools.out.put_unset(keys::ALLOW.name);
+                None
+            }
+        };
+        let deny = patterns(tools, &keys::DENY, &mut places);
+        let filter = Filter { allow, deny };
+        for (pattern, span) in &places {
+            check_meaning(tools, &filter, pattern, *span);
+        }
+        PlacedFilter { filter, places }
+    })
+}
+
+fn patterns(
+    tools: &mut Section<'_>,
+    key: &'static keys::Key<keys::Free>,
+    places: &mut Vec<(Pattern, Span)>,
+) -> Vec<Pattern> {
+    let mut patterns = Vec::new();
+    for text in tools.texts(key) {
+        if let Some(pattern) = pattern(tools, key.name, &text) {
+            places.push((pattern.clone(), text.span));
+            patterns.push(pattern);
+        }
+    }
+    patterns
+}
+
+/// Longest pattern, in bytes.
+const MAX_PATTERN: usize = 512;
+
+fn pattern(tools: &Section<'_>, key: &str, text: &Text) -> Option<Pattern> {
+    let value = text.value.as_str();
+    let wrong = if value.is_empty() {
+        format!("an empty pattern in {} matches nothing", quoted(key))
+    } else if value.len() > MAX_PATTERN {
+        format!("a pattern in {} is longer than {MAX_PATTERN} bytes", quoted(key))
+    } else if value.trim() != value || value.chars().any(char::is_control) {
+        format!(
+            "the pattern `{}` begins or ends with a space, or holds control characters",
+            text.written.escape_debug()
+        )
+    } else {
+        return Some(Pattern::from(value));
+    };
+    let finding = Finding::error(wrong).at(text.span);
+    tools.report(finding.help(match key {
+        "allow" => "`*` matches everything, `allow: []` lets nothing through",
+        _ => "a pattern is a name, in which `*` is any run of characters and `?` is one",
+    }));
+    None
+}
+
+/// Warns of patterns that do something else than they seem to.
+fn check_meaning(tools: &Section<'_>, filter: &Filter, pattern: &Pattern, span: Span) {
+    let text = pattern.as_str();
+    if text.contains(['[', ']', '{', '}', '|', '\\']) || text.starts_with(['!', '^']) {
+        let finding = Finding::warning(format!("`{text}` has no other wildcards than `*` and `?`")).at(span);
+        tools.report(
+            finding.help("every other character stands for itself; write one pattern per alternative"),
+        );
+    }
+    let is_allowed = filter.allow.iter().flatten().any(|allowed| allowed == pattern);
+    if is_allowed && filter.deny.contains(pattern) {
+        let finding = Finding::warning(format!("`{text}` is both allowed and denied")).at(span);
+        tools.report(finding.help("`deny` wins"));
+    }
+}
+
+/// Reads `limits` of an upstream or a client.
+pub(crate) fn call_limits(owner: &mut Section<'_>, key: &'static keys::Key<keys::Nested>) -> CallLimits {
+    owner.within(key, |limits| CallLimits {
+        concurrency: limits.small_count(&keys::CONCURRENCY),
+        ..rate_limits(limits)
+    })
+}
+
+/// Reads `rate` and `burst`.
+pub(crate) fn rate_limits(limits: &mut Section<'_>) -> CallLimits {
+    let rate = rate(limits);
+    if limits.has_own(keys::BURST.name) && !limits.has(keys::RATE.name) {
+        let finding = Finding::error("`burst` needs a `rate`").at(limits.place(keys::BURST.name));
+        limits.report(finding.help("write `rate: 60/min` beside it, or take it out"));
+    }
+    let burst = match (limits.has(keys::BURST.name), rate) {
+        (false, Some(rate)) => {
+            limits.out.put(keys::BURST.name, rate.count.to_string(), Origin::Default);
+            None
+        }
+        _ => limits.small_count(&keys::BURST),
+    };
+    CallLimits { rate, burst, concurrency: None }
+}
+
+fn rate(limits: &mut Section<'_>) -> Option<Rate> {
+    let key = &keys::RATE;
+    let Some(node) = limits.find(key.name) else {
+        limits.out.put_unset(key.name);
+        return None;
+    };
+    let text = limits.reader.text(node, &quoted(key.name))?;
+    let Some(rate) = Rate::parse(text.value.trim()) else {
+        let finding = Finding::error(format!("`{}` is not a rate", text.written)).at(node.span);
+        limits.report(finding.help(format!("{} is written like {}", quoted(key.name), Rate::FORMS)));
+        return None;
+    };
+    limits.out.put(key.name, rate.to_string(), Origin::Line(node.span.line));
+    Some(rate)
+}

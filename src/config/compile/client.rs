@@ -1,0 +1,193 @@
+//! Clients and their tokens, and who is let in without one.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use super::access::{self, PlacedFilter};
+use super::secret;
+use crate::config::effective::{self, Block, Origin};
+use crate::config::nearest::nearest;
+use crate::config::problem::Finding;
+use crate::config::reference as keys;
+use crate::config::section::{Section, quoted};
+use crate::config::tree::{Name, Span, Value};
+use crate::config::{CallLimits, ClientConfig, Filter, Naming};
+
+/// The name of callers without credentials.
+const NOBODY: &str = "anonymous";
+
+/// Reads all clients; that of callers without credentials comes last, if they are let in.
+pub(crate) fn clients(
+    top: &mut Section<'_>,
+    listen: SocketAddr,
+    prefixes: &[String],
+    naming: &Naming,
+) -> Vec<ClientConfig> {
+    let key = &keys::CLIENTS;
+    let node = top.find(key.name);
+    let entries =
+        node.and_then(|node| top.reader.entries(node, &quoted(key.name), "a mapping of names to clients"));
+    let mut clients = Vec::new();
+    let mut nobody = None;
+    let mut digests = HashMap::new();
+    let mut block = Block::default();
+    for (name, node) in entries.unwrap_or_default() {
+        check_name(top, name);
+        let what = format!("the client `{}`", name.text);
+        let Some(entries) = top.reader.entries(node, &what, "a mapping with `tokens`") else { continue };
+        let mut section = Section::open(top.reader, &keys::CLIENT, entries, name.span);
+        let tokens = tokens(&mut section, name, &mut digests);
+        let PlacedFilter { filter, places } = access::filter(&mut section, &keys::CLIENT_TOOLS);
+        for (pattern, span) in places {
+            check_upstream(top, pattern.literal_start(), span, prefixes, naming);
+        }
+        let limits = access::call_limits(&mut section, &keys::CLIENT_LIMITS);
+        let is_anonymous = name.text == NOBODY;
+        let client =
+            ClientConfig { name: name.text.as_str().into(), tokens, is_anonymous, tools: filter, limits };
+        if is_anonymous {
+            nobody = Some((client, name.span))
+        } else {
+            clients.push(client)
+        }
+        block.put_block(&name.text, section.finish());
+    }
+    top.out.put_block(key.name, block);
+    if is_open(top, listen) {
+        clients.push(nobody.map_or_else(anonymous, |(client, _)| client));
+    } else if let Some((_, span)) = nobody {
+        let finding =
+            Finding::error("`clients.anonymous` has no effect: callers without credentials are not let in");
+        top.report(finding.at(span).help("write `auth: {anonymous: true}`, or take it out"));
+    }
+    clients
+}
+
+fn anonymous() -> ClientConfig {
+    ClientConfig {
+        name: NOBODY.into(),
+        tokens: Vec::new(),
+        is_anonymous: true,
+        tools: Filter::default(),
+        limits: CallLimits::default(),
+    }
+}
+
+/// Whether there is any client with credentials. Clients that could not be read are clients all the same: what is
+/// wrong elsewhere must not open the door.
+fn has_clients(top: &Section<'_>) -> bool {
+    match top.find(keys::CLIENTS.name).map(|node| &node.value) {
+        None => top.misspells(keys::CLIENTS.name),
+        Some(Value::Map(entries)) => entries.iter().any(|(name, _)| name.text != NOBODY),
+        Some(Value::Null | Value::Scalar(_) | Value::List(_)) => true,
+    }
+}
+
+/// Whether callers without credentials are let in.
+fn is_open(top: &mut Section<'_>, listen: SocketAddr) -> bool {
+    let has_clients = has_clients(top);
+    let is_loopback = listen.ip().is_loopback();
+    let (said, is_open) = top.within(&keys::AUTH_KEY, |auth| {
+        let said = auth.flag(&keys::ANONYMOUS);
+        let is_open = said.unwrap_or(!has_clients && is_loopback);
+        if said.is_none() {
+            auth.out.put(keys::ANONYMOUS.name, is_open.to_string(), Origin::Default);
+        }
+        (said, is_open)
+    });
+    if !is_open && !has_clients {
+        let place = top.find(keys::LISTEN.name).map_or(top.at, |node| node.span);
+        let finding = match said {
+            None => Finding::error(format!(
+                "anybody on the network could call: `listen` is {listen}, and there are no `clients`"
+            ))
+            .help("add `clients`, or listen on 127.0.0.1, or say `auth: {anonymous: true}` if it is meant"),
+            Some(_) => {
+                Finding::warning("nobody can call: there are no `clients`, and `auth.anonymous` is false")
+                    .help("add `clients`")
+            }
+        };
+        top.report(finding.at(place));
+    }
+    is_open
+}
+
+fn check_name(top: &Section<'_>, name: &Name) {
+    let text = &name.text;
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || "_.-@".contains(c);
+    if text.is_empty() || text.chars().count() > 64 || !text.chars().all(is_fit) {
+        let finding = Finding::error(format!("`{}` cannot be the name of a client", text.escape_debug()));
+        top.report(
+            finding
+                .at(name.span)
+                .help("names have letters, digits, `_`, `-`, `.` and `@`, at most 64 of them"),
+        );
+    }
+}
+
+/// Reports a pattern that names an upstream which is not there. `start` is what stands before its first wildcard.
+fn check_upstream(top: &Section<'_>, start: &str, span: Span, prefixes: &[String], naming: &Naming) {
+    let Some((named, _)) = start.split_once(&naming.separator) else {
+        return;
+    };
+    let mapped = |text: &str| -> String {
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '?' }).collect()
+    };
+    // Characters that are mapped may come out as anything.
+    let may_match = |prefix: &String| {
+        mapped(prefix).chars().zip(start.chars()).all(|(wanted, found)| wanted == '?' || wanted == found)
+    };
+    if named.is_empty() || prefixes.iter().any(may_match) {
+        return;
+    }
+    let known = prefixes.iter().filter_map(|prefix| prefix.strip_suffix(&naming.separator));
+    let finding = Finding::error(format!("no upstream is called `{named}`")).at(span);
+    top.report(match nearest(known, named) {
+        Some(nearest) => finding.help(format!("did you mean `{nearest}{}…`?", naming.separator)),
+        None => finding.help("a client's patterns are over exposed names, which begin with the upstream's"),
+    });
+}
+
+/// A digest, and where it was seen first.
+type Digests = HashMap<[u8; 32], (String, usize)>;
+
+fn tokens(section: &mut Section<'_>, client: &Name, digests: &mut Digests) -> Vec<[u8; 32]> {
+    let key = keys::TOKENS.name;
+    let node = section.find(key);
+    if client.text == NOBODY {
+        if node.is_some() {
+            let finding = Finding::error("`anonymous` is the client without credentials: it has no tokens");
+            section.report(finding.at(section.place(key)).help("give the client another name"));
+        }
+        return Vec::new();
+    }
+    let Some(node) = node else {
+        if section.misspells(key) {
+            return Vec::new();
+        }
+        let finding = Finding::error(format!("the client `{}` has no `tokens`", client.text)).at(section.at);
+        section.report(finding.help("add `tokens: [{env: NAME}]`, or `sha256:` and a digest"));
+        return Vec::new();
+    };
+    let Some(items) = section.reader.items(node, &quoted(key), "a list of tokens") else {
+        return Vec::new();
+    };
+    if items.is_empty() {
+        let finding =
+            Finding::error(format!("`tokens` is empty: the client `{}` could never call", client.text));
+        section.report(finding.at(node.span).help("add `{env: NAME}`, or `sha256:` and a digest"));
+    }
+    section.out.put(key, effective::secrets(items.len()), Origin::Line(node.span.line));
+    let mut tokens = Vec::new();
+    for item in items {
+        let Some(digest) = secret::token(section.reader, item) else { continue };
+        if let Some((other, line)) = digests.get(&digest) {
+            let finding = Finding::error(format!("this token is also one of `{other}`, on line {line}"));
+            section.report(finding.at(item.span).help("every client needs tokens of its own"));
+            continue;
+        }
+        digests.insert(digest, (client.text.clone(), item.span.line));
+        tokens.push(digest);
+    }
+    tokens
+}

@@ -1,0 +1,210 @@
+//! Upstreams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{access, transport};
+use crate::config::effective::{self, Block, Origin};
+use crate::config::problem::Finding;
+use crate::config::reference as keys;
+use crate::config::section::{Section, quoted};
+use crate::config::tree::{Name, Node, Span};
+use crate::config::{CallLimits, Filter, Naming, UpstreamConfig};
+use crate::mcp::Era;
+
+/// The upstreams of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Upstreams {
+    /// Those that are to be connected to.
+    pub(crate) enabled: Vec<Arc<UpstreamConfig>>,
+    /// The prefix of each, disabled ones too, and where it is named.
+    all: Vec<(String, String, Span)>,
+}
+
+impl Upstreams {
+    /// What the exposed names of any upstream of the file begin with.
+    pub(crate) fn prefixes(&self, naming: &Naming) -> Vec<String> {
+        let is_kept = |prefix: &str| prefix.len() < naming.max_length;
+        // A prefix that is too long gets shortened with the name, so nothing is known of how that begins.
+        self.all
+            .iter()
+            .map(|(_, prefix, _)| if is_kept(prefix) { prefix.clone() } else { String::new() })
+            .collect()
+    }
+}
+
+/// Spelling of `upstreams` in the files of other programs.
+const OTHER_SPELLING: &str = "mcpServers";
+
+/// Reads all upstreams.
+pub(crate) fn upstreams(top: &mut Section<'_>, naming: &Naming) -> Upstreams {
+    let key = keys::UPSTREAMS.name;
+    let spelled: Vec<&str> = [key, OTHER_SPELLING].into_iter().filter(|key| top.has(key)).collect();
+    if spelled.is_empty() && !top.misspells(key) {
+        let finding = Finding::error("there are no `upstreams`").at(top.at);
+        top.report(finding.help("the least file is `upstreams: {}`"));
+    }
+    if spelled.len() > 1 {
+        let finding =
+            Finding::error("`upstreams` and `mcpServers` are the same thing: only one can be there");
+        top.report(finding.at(top.place(OTHER_SPELLING)).help("move everything under `upstreams`"));
+    }
+    let defaults = defaults(top);
+    let mut upstreams = Upstreams::default();
+    let mut block = Block::default();
+    for spelled in spelled {
+        let Some(node) = top.find(spelled) else { continue };
+        let entries = top.reader.entries(node, &quoted(spelled), "a mapping of names to upstreams");
+        for (name, node) in entries.unwrap_or_default() {
+            check_name(top, name);
+            let what = format!("the upstream `{}`", name.text);
+            let wanted = "a mapping with `command` or `url`";
+            let Some(entries) = top.reader.entries(node, &what, wanted) else { continue };
+            let section = Section::open(top.reader, &keys::UPSTREAM, entries, name.span);
+            let mut section = section.with_fallback(defaults);
+            upstream(&mut section, name, naming, &mut upstreams);
+            block.put_block(&name.text, section.finish());
+        }
+    }
+    top.out.put_block(key, block);
+    check_prefixes(top, &upstreams);
+    upstreams
+}
+
+/// Checks `defaults` by itself, so that its problems are found with no upstream too.
+fn defaults<'a>(top: &mut Section<'a>) -> &'a [(Name, Node)] {
+    let Some(node) = top.find(keys::DEFAULTS_KEY.name) else {
+        return &[];
+    };
+    let Some(entries) = top.reader.entries(node, "`defaults`", "a mapping") else {
+        return &[];
+    };
+    let at = top.place(keys::DEFAULTS_KEY.name);
+    let mut section = Section::open(top.reader, &keys::DEFAULTS, entries, at);
+    let _checked = behaviour(&mut section);
+    entries
+}
+
+/// What an upstream does, wherever it is.
+struct Behaviour {
+    era: Option<Era>,
+    tools: Filter,
+    timeout: Duration,
+    connect_timeout: Duration,
+    list_timeout: Duration,
+    grace: Duration,
+    refresh: Duration,
+    limits: CallLimits,
+}
+
+fn behaviour(section: &mut Section<'_>) -> Behaviour {
+    let era = match section.choice(&keys::ERA) {
+        "legacy" => Some(Era::Legacy),
+        "modern" => Some(Era::Modern),
+        _ => None,
+    };
+    Behaviour {
+        era,
+        tools: access::filter(section, &keys::UPSTREAM_TOOLS).filter,
+        timeout: section.bounded(&keys::TIMEOUT).unwrap_or_default(),
+        connect_timeout: section.bounded(&keys::CONNECT_TIMEOUT).unwrap_or_default(),
+        list_timeout: section.bounded(&keys::LIST_TIMEOUT).unwrap_or_default(),
+        grace: section.bounded(&keys::GRACE).unwrap_or_default(),
+        refresh: refresh(section),
+        limits: access::call_limits(section, &keys::UPSTREAM_LIMITS),
+    }
+}
+
+fn refresh(section: &mut Section<'_>) -> Duration {
+    let refresh = section.bounded(&keys::REFRESH).unwrap_or_default();
+    if !refresh.is_zero() && refresh < MIN_REFRESH {
+        let span = section.find(keys::REFRESH.name).map_or(section.at, |node| node.span);
+        let finding = Finding::error("`refresh` is too often").at(span);
+        section.report(finding.help("it may be `100ms` or more, or `0s` for never"));
+    }
+    refresh
+}
+
+const MIN_REFRESH: Duration = Duration::from_millis(100);
+
+fn upstream(section: &mut Section<'_>, name: &Name, naming: &Naming, upstreams: &mut Upstreams) {
+    let transport = transport::transport(section);
+    let is_disabled = section.flag(&keys::DISABLED).unwrap_or_default();
+    let prefix = prefix(section, name, naming);
+    let behaviour = behaviour(section);
+    upstreams.all.push((name.text.clone(), prefix.clone(), name.span));
+    let (Some(transport), false) = (transport, is_disabled) else {
+        return;
+    };
+    upstreams.enabled.push(Arc::new(UpstreamConfig {
+        name: name.text.as_str().into(),
+        index: upstreams.enabled.len(),
+        transport,
+        era: behaviour.era,
+        prefix,
+        tools: behaviour.tools,
+        timeout: behaviour.timeout,
+        connect_timeout: behaviour.connect_timeout,
+        list_timeout: behaviour.list_timeout,
+        grace: behaviour.grace,
+        refresh: behaviour.refresh,
+        limits: behaviour.limits,
+    }));
+}
+
+const MAX_NAME: usize = 64;
+
+fn is_name_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_.-".contains(c)
+}
+
+fn check_name(top: &Section<'_>, name: &Name) {
+    let text = &name.text;
+    if text.is_empty() || text.chars().count() > MAX_NAME || !text.chars().all(is_name_character) {
+        let finding = Finding::error(format!("`{}` cannot be the name of an upstream", text.escape_debug()));
+        top.report(
+            finding.at(name.span).help("names have letters, digits, `_`, `-` and `.`, at most 64 of them"),
+        );
+    }
+}
+
+fn prefix(section: &mut Section<'_>, name: &Name, naming: &Naming) -> String {
+    let key = &keys::PREFIX;
+    if section.find(key.name).is_none() {
+        section.out.put(key.name, effective::scalar(&name.text), Origin::Default);
+        return format!("{}{}", name.text, naming.separator);
+    }
+    let Some(text) = section.text(key) else {
+        return String::new();
+    };
+    if text.value.chars().count() > MAX_NAME || !text.value.chars().all(is_name_character) {
+        let finding =
+            Finding::error(format!("`{}` cannot be a prefix", text.written.escape_debug())).at(text.span);
+        section.report(
+            finding.help("a prefix has letters, digits, `_`, `-` and `.`, at most 64 of them, or is empty"),
+        );
+        return format!("{}{}", name.text, naming.separator);
+    }
+    if text.value.is_empty() || text.value.ends_with(&naming.separator) {
+        return text.value;
+    }
+    format!("{}{}", text.value, naming.separator)
+}
+
+/// Warns of upstreams whose names may collide.
+fn check_prefixes(top: &Section<'_>, upstreams: &Upstreams) {
+    for (at, (name, prefix, span)) in upstreams.all.iter().enumerate() {
+        let mut earlier = upstreams.all.iter().take(at);
+        // Of two with one name, the name is reported.
+        let Some((first, _, _)) = earlier.find(|(other, same, _)| same == prefix && other != name) else {
+            continue;
+        };
+        let message = if prefix.is_empty() {
+            format!("`{first}` and `{name}` both have no prefix")
+        } else {
+            format!("`{first}` and `{name}` have the same prefix `{prefix}`")
+        };
+        let help = format!("where both have a tool of one name, that of `{first}` is offered");
+        top.report(Finding::warning(message).at(*span).help(help));
+    }
+}

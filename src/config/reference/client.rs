@@ -1,0 +1,151 @@
+//! The keys of a client, and what clients and upstreams share.
+
+use super::{Bounded, Flag, Free, Key, Named, Nested, Secret, Table};
+
+/// One client.
+pub(crate) static CLIENT: Table = Table {
+    path: "clients.<name>",
+    about: "One caller, known by its bearer tokens. Names have letters, digits, `_`, `-`, `.` and `@`, at most 64 \
+            of them, and become a label of the metrics. The name `anonymous` is that of callers without \
+            credentials: it has no tokens, and its `tools` and `limits` hold where `auth.anonymous` lets them in.",
+    keys: &[&TOKENS, &CLIENT_TOOLS, &CLIENT_LIMITS],
+    later: &["roles", "resources", "prompts", "upstreams", "endpoints"],
+    aliases: &[("token", "tokens"), ("allow", "tools"), ("deny", "tools"), ("rate", "limits")],
+    example: "\
+upstreams:
+  github: {url: \"https://api.githubcopilot.com/mcp/\"}
+clients:
+  alice:
+    tokens:
+      - sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+      - {env: ALICE_TOKEN}
+  ci:
+    tokens: [{file: /run/secrets/ci_token}]
+    tools: {allow: [\"github__get_*\"]}
+    limits: {rate: 30/min}
+",
+};
+
+pub(crate) static CLIENTS: Key<Named> = Key {
+    name: "clients",
+    about: "The callers, by name. With clients, a caller without a valid token gets 401.",
+    form: Named(&CLIENT),
+};
+
+pub(crate) static TOKENS: Key<Secret> = Key {
+    name: "tokens",
+    about: "Its bearer tokens; several, so that one can be replaced without a gap. A token itself must not stand \
+            in the file: `sha256:` and its digest (`printf %s \"$TOKEN\" | sha256sum`), or `{env: NAME}`, or \
+            `{file: PATH}`, where a relative path counts from the folder of the file.",
+    form: Secret(Free {
+        written: "list of digests or sources",
+        default: "",
+        bounds: "one or more; each token once",
+    }),
+};
+
+pub(crate) static CLIENT_TOOLS: Key<Nested> = Key {
+    name: "tools",
+    about: "What it sees and may call, by exposed names, within what the upstreams offer.",
+    form: Nested(&TOOLS),
+};
+
+pub(crate) static CLIENT_LIMITS: Key<Nested> =
+    Key { name: "limits", about: "Limits on its calls, whatever it calls.", form: Nested(&CALL_LIMITS) };
+
+/// Which tools.
+pub(crate) static TOOLS: Table = Table {
+    path: "tools",
+    about: "Which tools, of an upstream by native names, of a client by exposed names (`github__get_issue`). In a \
+            pattern `*` is any run of characters and `?` is one; every other character stands for itself, in \
+            upper and lower case. `deny` wins over `allow`.",
+    keys: &[&ALLOW, &DENY],
+    later: &["override", "narrow"],
+    aliases: &[
+        ("include", "allow"),
+        ("only", "allow"),
+        ("allowlist", "allow"),
+        ("whitelist", "allow"),
+        ("exclude", "deny"),
+        ("block", "deny"),
+        ("denylist", "deny"),
+        ("blacklist", "deny"),
+    ],
+    example: "\
+upstreams:
+  files:
+    command: mcp-server-filesystem
+    args: [/srv/shared]
+    tools:
+      allow: [\"read_*\", \"list_*\"]
+      deny: [read_media_file]
+",
+};
+
+pub(crate) static ALLOW: Key<Free> = Key {
+    name: "allow",
+    about: "Patterns of which one must match. Without the key, everything; `[]` is nothing.",
+    form: Free { written: "list of patterns", default: "everything", bounds: "no empty pattern" },
+};
+
+pub(crate) static DENY: Key<Free> = Key {
+    name: "deny",
+    about: "Patterns of which none may match.",
+    form: Free { written: "list of patterns", default: "`[]`", bounds: "no empty pattern" },
+};
+
+/// Limits on calls.
+pub(crate) static CALL_LIMITS: Table = Table {
+    path: "limits (of an upstream or a client)",
+    about: "Limits on calls. Only calls count: no lists, no pings. A refused call says when to try again.",
+    keys: &[&RATE, &BURST, &CONCURRENCY],
+    later: &["on_limit", "max_wait"],
+    aliases: &[("max_concurrency", "concurrency"), ("rps", "rate")],
+    example: "\
+upstreams:
+  github:
+    url: https://api.githubcopilot.com/mcp/
+    limits: {rate: 60/min, burst: 10, concurrency: 8}
+",
+};
+
+pub(crate) static RATE: Key<Free> = Key {
+    name: "rate",
+    about: "How many per period: a count, a slash, and the period, like `60/min` or `1/10s`. The tokens come back \
+            evenly over the period.",
+    form: Free { written: "rate", default: "no limit", bounds: "`1` to `1000000`, in at most `31d`" },
+};
+
+pub(crate) static BURST: Key<Bounded<u64>> = Key {
+    name: "burst",
+    about: "How many may come at once. Without the key, the count of the rate. Needs `rate`.",
+    form: Bounded { default: None, min: 1, max: 1_000_000 },
+};
+
+pub(crate) static CONCURRENCY: Key<Bounded<u64>> = Key {
+    name: "concurrency",
+    about: "How many may be in flight. Without the key, no limit.",
+    form: Bounded { default: None, min: 1, max: 1_000_000 },
+};
+
+/// Who is let in.
+pub(crate) static AUTH: Table = Table {
+    path: "auth",
+    about: "Who is let in besides the `clients`.",
+    keys: &[&ANONYMOUS],
+    later: &["jwt"],
+    aliases: &[],
+    example: "\
+listen: 0.0.0.0:8080
+upstreams:
+  time: {command: uvx, args: [mcp-server-time]}
+auth: {anonymous: true}
+",
+};
+
+pub(crate) static ANONYMOUS: Key<Flag> = Key {
+    name: "anonymous",
+    about: "Whether callers without credentials are served. A `listen` that is not loopback needs `clients`, or \
+            this said outright.",
+    form: Flag { default: None, otherwise: "`true` on loopback without `clients`, else `false`" },
+};

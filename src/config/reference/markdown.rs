@@ -1,0 +1,59 @@
+//! The reference as a page.
+
+use std::fmt::Write as _;
+
+use super::{
+    AUTH, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, LIMITS, LOG, NAMING, POLICY, SESSIONS,
+    TOOLS, TOP, Table, UPSTREAM,
+};
+
+/// Every mapping, in the order of the page.
+pub(crate) static TABLES: [&Table; 14] = [
+    &TOP,
+    &UPSTREAM,
+    &TOOLS,
+    &CALL_LIMITS,
+    &DEFAULTS,
+    &CLIENT,
+    &AUTH,
+    &LIMITS,
+    &EDGE_TABLE,
+    &NAMING,
+    &SESSIONS,
+    &POLICY,
+    &LOG,
+    &DEMO_TABLE,
+];
+
+const HEAD: &str = include_str!("head.md");
+
+/// `docs/config.md`: every key of the file, its form, default and bounds.
+#[must_use]
+pub fn page() -> String {
+    let mut out = HEAD.to_owned();
+    for table in TABLES {
+        // Writing to a string cannot fail.
+        let _ = section(&mut out, table);
+    }
+    out
+}
+
+fn section(out: &mut String, table: &Table) -> std::fmt::Result {
+    let title = if table.path.is_empty() { "The whole file".to_owned() } else { format!("`{}`", table.path) };
+    writeln!(out, "\n## {title}\n\n{}\n", table.about)?;
+    writeln!(out, "| key | value | default | bounds | what it is |\n|---|---|---|---|---|")?;
+    for key in table.keys {
+        let form = key.form();
+        let cells = [form.written(), form.default(), form.bounds(), key.about().to_owned()];
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        writeln!(out, "| `{}` | {} |", key.name(), cells.join(" | "))?;
+    }
+    if !table.later.is_empty() {
+        let later: Vec<String> = table.later.iter().map(|key| format!("`{key}`")).collect();
+        writeln!(out, "\nKnown, and refused until they are supported: {}.", later.join(", "))?;
+    }
+    if !table.example.is_empty() {
+        writeln!(out, "\n```yaml\n{}```", table.example)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! The keys of an upstream.
+
+use std::time::Duration;
+
+use super::{Bounded, Choice, Flag, Free, Key, Named, Nested, Secret, Table};
+
+const EXAMPLE: &str = "\
+upstreams:
+  time:
+    command: uvx
+    args: [mcp-server-time]
+    env: {TZ: UTC}
+  github:
+    url: https://api.githubcopilot.com/mcp/
+    headers: {Authorization: \"Bearer ${GITHUB_TOKEN}\"}
+    tools:
+      allow: [\"get_*\", \"list_*\", \"search_*\"]
+      deny: [\"*secret*\"]
+    timeout: 30s
+    limits: {rate: 60/min, concurrency: 8}
+";
+
+/// One upstream.
+pub(crate) static UPSTREAM: Table = Table {
+    path: "upstreams.<name>",
+    about: "One MCP server. Exactly one of `command` (a child process) and `url` (Streamable HTTP) says where it \
+            is. A `mcpServers` block of Claude Desktop, Cursor or VS Code can be pasted as it is. Names have \
+            letters, digits, `_`, `-` and `.`, at most 64 of them.",
+    keys: &[
+        &COMMAND,
+        &ARGS,
+        &ENV,
+        &CWD,
+        &URL,
+        &HEADERS,
+        &TYPE,
+        &DISABLED,
+        &ERA,
+        &PREFIX,
+        &UPSTREAM_TOOLS,
+        &TIMEOUT,
+        &CONNECT_TIMEOUT,
+        &LIST_TIMEOUT,
+        &GRACE,
+        &REFRESH,
+        &UPSTREAM_LIMITS,
+    ],
+    later: LATER,
+    aliases: ALIASES,
+    example: EXAMPLE,
+};
+
+/// What all upstreams have in common.
+pub(crate) static DEFAULTS: Table = Table {
+    path: "defaults",
+    about: "Keys of an upstream that hold for every upstream that does not say otherwise: all but those that say \
+            where it is. Mappings are completed key by key: an upstream with its own `tools.allow` still has the \
+            `tools.deny` that stands here.",
+    keys: &[
+        &ERA,
+        &UPSTREAM_TOOLS,
+        &TIMEOUT,
+        &CONNECT_TIMEOUT,
+        &LIST_TIMEOUT,
+        &GRACE,
+        &REFRESH,
+        &UPSTREAM_LIMITS,
+    ],
+    later: LATER,
+    aliases: &[("allow", "tools"), ("deny", "tools"), ("rate", "limits"), ("concurrency", "limits")],
+    example: "\
+defaults:
+  timeout: 20s
+  limits: {concurrency: 16}
+upstreams:
+  time: {command: uvx, args: [mcp-server-time]}
+  slow: {url: \"http://127.0.0.1:9000/mcp\", timeout: 5m}
+",
+};
+
+const LATER: &[&str] = &[
+    "transport",
+    "isolation",
+    "process",
+    "forward_headers",
+    "health",
+    "max_concurrency",
+    "validate_arguments",
+    "deny_private_addresses",
+    "ca_file",
+    "resources",
+    "prompts",
+    "retry",
+    "breaker",
+];
+
+const ALIASES: &[(&str, &str)] = &[
+    ("cmd", "command"),
+    ("endpoint", "url"),
+    ("uri", "url"),
+    ("serverUrl", "url"),
+    ("httpUrl", "url"),
+    ("environment", "env"),
+    ("workdir", "cwd"),
+    ("allow", "tools"),
+    ("deny", "tools"),
+    ("rate", "limits"),
+    ("concurrency", "limits"),
+    ("namespace", "prefix"),
+];
+
+pub(crate) static UPSTREAMS: Key<Named> = Key {
+    name: "upstreams",
+    about: "The MCP servers, by name. Also spelled `mcpServers`; one of the two must be there, and may be `{}`.",
+    form: Named(&UPSTREAM),
+};
+
+pub(crate) static COMMAND: Key<Free> = Key {
+    name: "command",
+    about: "The program of a stdio server. Found in `PATH` if it has no slash. `${WAYPOST_EXE}` is Waypost itself.",
+    form: Free { written: "text", default: "", bounds: "not empty" },
+};
+
+pub(crate) static ARGS: Key<Free> = Key {
+    name: "args",
+    about: "Its arguments, each passed as it is: no shell reads them.",
+    form: Free { written: "list of texts", default: "`[]`", bounds: "" },
+};
+
+pub(crate) static ENV: Key<Secret> = Key {
+    name: "env",
+    about: "Variables for the child besides a clean base (`PATH`, `HOME`, `LANG` and the like). Nothing else of \
+            Waypost's own environment reaches it. Numbers and `true` are passed as they are written.",
+    form: Secret(Free { written: "mapping of names to texts", default: "`{}`", bounds: "" }),
+};
+
+pub(crate) static CWD: Key<Free> = Key {
+    name: "cwd",
+    about: "The child's working directory. A relative path counts from the folder of the file.",
+    form: Free { written: "path", default: "Waypost's own", bounds: "not empty" },
+};
+
+pub(crate) static URL: Key<Free> = Key {
+    name: "url",
+    about: "The endpoint of a Streamable HTTP server.",
+    form: Free { written: "URL", default: "", bounds: "`http` or `https`, without credentials or `#`" },
+};
+
+pub(crate) static HEADERS: Key<Secret> = Key {
+    name: "headers",
+    about: "Headers of every request to it. Those of the protocol and the connection are Waypost's own.",
+    form: Secret(Free { written: "mapping of names to texts", default: "`{}`", bounds: "" }),
+};
+
+pub(crate) static TYPE: Key<Choice> = Key {
+    name: "type",
+    about: "The transport, as other programs' files say it. Follows from `command` or `url`, and must agree.",
+    form: Choice { words: &["stdio", "http", "streamable-http", "streamableHttp"], default: "" },
+};
+
+pub(crate) static DISABLED: Key<Flag> = Key {
+    name: "disabled",
+    about: "Leaves the upstream out. What stands here is still checked.",
+    form: Flag { default: Some(false), otherwise: "" },
+};
+
+pub(crate) static ERA: Key<Choice> = Key {
+    name: "era",
+    about: "The era of the protocol that it speaks: `legacy` is up to 2025-11-25, `modern` from 2026-07-28 on. \
+            `auto` finds it out.",
+    form: Choice { words: &["auto", "legacy", "modern"], default: "auto" },
+};
+
+pub(crate) static PREFIX: Key<Free> = Key {
+    name: "prefix",
+    about: "What goes before its names, in place of its own name. The separator is put behind it, unless it \
+            already ends so. Empty for none at all.",
+    form: Free {
+        written: "text",
+        default: "the upstream's name",
+        bounds: "letters, digits, `_`, `-`, `.`; at most 64",
+    },
+};
+
+pub(crate) static UPSTREAM_TOOLS: Key<Nested> = Key {
+    name: "tools",
+    about: "Which of its tools are offered, by native names.",
+    form: Nested(&super::TOOLS),
+};
+
+pub(crate) static TIMEOUT: Key<Bounded<Duration>> = Key {
+    name: "timeout",
+    about: "Budget of one call, from when it is admitted until its result is there.",
+    form: Bounded {
+        default: Some(Duration::from_secs(60)),
+        min: Duration::from_millis(10),
+        max: Duration::from_secs(86_400),
+    },
+};
+
+pub(crate) static CONNECT_TIMEOUT: Key<Bounded<Duration>> = Key {
+    name: "connect_timeout",
+    about: "Budget of one attempt to connect, start of the process and handshake included.",
+    form: Bounded {
+        default: Some(Duration::from_secs(30)),
+        min: Duration::from_millis(10),
+        max: Duration::from_secs(3_600),
+    },
+};
+
+pub(crate) static LIST_TIMEOUT: Key<Bounded<Duration>> = Key {
+    name: "list_timeout",
+    about: "Budget of reading all pages of its lists.",
+    form: Bounded {
+        default: Some(Duration::from_secs(30)),
+        min: Duration::from_millis(10),
+        max: Duration::from_secs(3_600),
+    },
+};
+
+pub(crate) static GRACE: Key<Bounded<Duration>> = Key {
+    name: "grace",
+    about: "How long its last known lists are served after it went down.",
+    form: Bounded {
+        default: Some(Duration::from_secs(30)),
+        min: Duration::ZERO,
+        max: Duration::from_secs(86_400),
+    },
+};
+
+pub(crate) static REFRESH: Key<Bounded<Duration>> = Key {
+    name: "refresh",
+    about: "How often its lists are read again at the least. `0s` is never; else `100ms` or more.",
+    form: Bounded {
+        default: Some(Duration::from_secs(300)),
+        min: Duration::ZERO,
+        max: Duration::from_secs(86_400),
+    },
+};
+
+pub(crate) static UPSTREAM_LIMITS: Key<Nested> = Key {
+    name: "limits",
+    about: "Limits on calls to it, all callers together.",
+    form: Nested(&super::CALL_LIMITS),
+};

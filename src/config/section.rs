@@ -1,0 +1,315 @@
+//! The reader: takes typed values out of a mapping, and collects every problem on the way instead of stopping.
+//!
+//! A value that is wrong gives a finding and the default, so that reading goes on. Each key that is read goes
+//! into the effective configuration with its value and where it came from.
+//!
+//! Must not know: what the values are for.
+
+use super::effective::{self, Block, Origin};
+use super::nearest::{nearest, nearest_key};
+use super::problem::{Finding, SECRET};
+use super::reader::{Reader, Text};
+use super::reference::{Bounded, Choice, Flag, Free, Key, Nested, Table};
+use super::tree::{Name, Node, ScalarKind, Span, Value};
+use super::units::Unit;
+
+/// One mapping being read.
+pub(crate) struct Section<'a> {
+    pub(crate) reader: &'a Reader<'a>,
+    table: &'static Table,
+    entries: &'a [(Name, Node)],
+    /// Entries that hold where `entries` has none.
+    fallback: &'a [(Name, Node)],
+    /// Where the mapping itself is named.
+    pub(crate) at: Span,
+    /// What was read.
+    pub(crate) out: Block,
+}
+
+impl<'a> Section<'a> {
+    /// Opens a mapping, and reports keys that it cannot have.
+    pub(crate) fn open(
+        reader: &'a Reader<'a>,
+        table: &'static Table,
+        entries: &'a [(Name, Node)],
+        at: Span,
+    ) -> Self {
+        let section = Self { reader, table, entries, fallback: &[], at, out: Block::default() };
+        for (name, _) in entries {
+            if !table.keys.iter().any(|key| key.name() == name.text) && name.text != "mcpServers" {
+                section.report_unknown(name);
+            }
+        }
+        section
+    }
+
+    /// With entries that hold where it has none of its own; they must have been read by themselves.
+    pub(crate) fn with_fallback(self, fallback: &'a [(Name, Node)]) -> Self {
+        Self { fallback, ..self }
+    }
+
+    fn report_unknown(&self, name: &Name) {
+        let key = &name.text;
+        let place = if self.table.path.is_empty() { "the file" } else { self.table.path };
+        if self.table.later.contains(&key.as_str()) {
+            let finding = Finding::error(format!("`{key}` is not supported yet"));
+            self.reader
+                .report(finding.at(name.span).help("it is a key of a later version: take it out for now"));
+            return;
+        }
+        let finding = Finding::error(format!("unknown key `{key}`")).at(name.span);
+        let finding = match nearest_key(self.table, key) {
+            Some(nearest) => finding.help(format!("did you mean `{nearest}`?")),
+            None => {
+                let keys: Vec<&str> = self.table.keys.iter().map(|key| key.name()).collect();
+                finding.help(format!("the keys of {place} are {}", keys.join(", ")))
+            }
+        };
+        self.reader.report(finding);
+    }
+
+    /// The value of a key, if it is there.
+    pub(crate) fn find(&self, key: &str) -> Option<&'a Node> {
+        let named = |entries: &'a [(Name, Node)]| entries.iter().find(|(name, _)| name.text == key);
+        named(self.entries).or_else(|| named(self.fallback)).map(|(_, node)| node)
+    }
+
+    /// Where a key of this mapping itself stands; the mapping if it does not.
+    pub(crate) fn place(&self, key: &str) -> Span {
+        self.entries.iter().find(|(name, _)| name.text == key).map_or(self.at, |(name, _)| name.span)
+    }
+
+    pub(crate) fn report(&self, finding: Finding) {
+        self.reader.report(finding);
+    }
+
+    /// A number, or a number with a unit, within its bounds. `None` if it is not there and has no default.
+    pub(crate) fn bounded<T: Unit + Sync>(&mut self, key: &'static Key<Bounded<T>>) -> Option<T> {
+        let default = key.form.default;
+        let found = self.find(key.name);
+        let value = found.and_then(|node| self.parse_bounded(node, key)).or(default);
+        match (value, found) {
+            (Some(value), Some(node)) => self.out.put(key.name, value.write(), Origin::Line(node.span.line)),
+            (Some(value), None) => self.out.put(key.name, value.write(), Origin::Default),
+            (None, _) => self.out.put_unset(key.name),
+        }
+        value
+    }
+
+    fn parse_bounded<T: Unit + Sync>(&self, node: &Node, key: &'static Key<Bounded<T>>) -> Option<T> {
+        let what = quoted(key.name);
+        if !matches!(node.value, Value::Scalar(_)) {
+            self.reader.report_kind(node, &what, &with_article(T::NOUN));
+            return None;
+        }
+        let text = self.reader.text(node, &what)?;
+        if T::IS_NUMBER
+            && text.kind == ScalarKind::Text
+            && !text.is_expanded
+            && T::parse(&text.value).is_some()
+        {
+            self.reader.report_kind(node, &what, "a number, without quotes");
+            return None;
+        }
+        let Some(value) = T::parse(text.value.trim()) else {
+            let written = &text.written;
+            let finding = Finding::error(format!("`{written}` is not {}", with_article(T::NOUN)));
+            self.report(finding.at(node.span).help(format!("{what} is written like {}", T::FORMS)));
+            return None;
+        };
+        let Bounded { min, max, .. } = &key.form;
+        if value < *min || value > *max {
+            let bounds = format!("`{}` to `{}`", min.write(), max.write());
+            let finding = Finding::error(format!("{what} is out of bounds: `{}`", text.written));
+            self.report(finding.at(node.span).help(format!("it may be {bounds}")));
+            return None;
+        }
+        Some(value)
+    }
+
+    /// A size or count that is a number of things in memory.
+    pub(crate) fn count(&mut self, key: &'static Key<Bounded<u64>>) -> Option<usize> {
+        self.bounded(key).map(|count| usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// As [`Self::count`], for what is counted in 32 bits.
+    pub(crate) fn small_count(&mut self, key: &'static Key<Bounded<u64>>) -> Option<u32> {
+        self.bounded(key).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    /// `true` or `false`. `None` if it is not there and has no default; that is not shown then.
+    pub(crate) fn flag(&mut self, key: &'static Key<Flag>) -> Option<bool> {
+        let found = self.find(key.name);
+        let value = found.and_then(|node| self.parse_flag(node, key.name)).or(key.form.default);
+        if let Some(value) = value {
+            let origin = found.map_or(Origin::Default, |node| Origin::Line(node.span.line));
+            self.out.put(key.name, value.to_string(), origin);
+        }
+        value
+    }
+
+    fn parse_flag(&self, node: &Node, key: &str) -> Option<bool> {
+        let what = quoted(key);
+        if !matches!(node.value, Value::Scalar(_)) {
+            self.reader.report_kind(node, &what, "`true` or `false`");
+            return None;
+        }
+        let text = self.reader.text(node, &what)?;
+        let is_typed = text.kind == ScalarKind::Flag || text.is_expanded;
+        match text.value.to_ascii_lowercase().as_str() {
+            "true" if is_typed => Some(true),
+            "false" if is_typed => Some(false),
+            "true" | "false" => {
+                self.reader.report_kind(node, &what, "`true` or `false`, without quotes");
+                None
+            }
+            other => {
+                let finding = Finding::error(format!("`{}` is neither `true` nor `false`", text.written));
+                let finding = finding.at(node.span);
+                self.report(match other {
+                    "yes" | "on" | "y" | "1" => finding.help(format!("write `{key}: true`")),
+                    "no" | "off" | "n" | "0" => finding.help(format!("write `{key}: false`")),
+                    _ => finding,
+                });
+                None
+            }
+        }
+    }
+
+    /// One of the words of the key; the default if it is not there or none of them.
+    pub(crate) fn choice(&mut self, key: &'static Key<Choice>) -> &'static str {
+        let found = self.find(key.name);
+        let word = found.and_then(|node| self.parse_choice(node, key));
+        let origin = found.map_or(Origin::Default, |node| Origin::Line(node.span.line));
+        match (word, key.form.default) {
+            (None, "") => self.out.put_unset(key.name),
+            (word, default) => self.out.put(key.name, effective::scalar(word.unwrap_or(default)), origin),
+        }
+        word.unwrap_or(key.form.default)
+    }
+
+    fn parse_choice(&self, node: &Node, key: &'static Key<Choice>) -> Option<&'static str> {
+        let what = quoted(key.name);
+        let text = self.reader.text(node, &what)?;
+        let words = key.form.words;
+        if let Some(word) = words.iter().find(|word| **word == text.value) {
+            return Some(word);
+        }
+        let finding = Finding::error(format!("{what} cannot be `{}`", text.written)).at(node.span);
+        let list: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        let finding = match nearest(words.iter().copied(), &text.value) {
+            Some(nearest) if !text.is_expanded => finding.help(format!("did you mean `{nearest}`?")),
+            _ => finding.help(format!("it is one of {}", list.join(", "))),
+        };
+        self.report(finding);
+        None
+    }
+
+    /// A text, as it is. Shown as it is written, since a variable may hold a secret.
+    pub(crate) fn text(&mut self, key: &'static Key<Free>) -> Option<Text> {
+        let Some(node) = self.find(key.name) else {
+            self.out.put_unset(key.name);
+            return None;
+        };
+        let text = self.reader.text(node, &quoted(key.name))?;
+        self.out.put(key.name, effective::scalar(&text.written), Origin::Line(node.span.line));
+        Some(text)
+    }
+
+    /// A list of texts; empty if it is not there.
+    pub(crate) fn texts(&mut self, key: &'static Key<Free>) -> Vec<Text> {
+        let Some(node) = self.find(key.name) else {
+            self.out.put(key.name, "[]".to_owned(), Origin::Default);
+            return Vec::new();
+        };
+        let texts = self.parse_texts(node, &quoted(key.name));
+        let shown = effective::list(texts.iter().map(|text| text.written.as_str()));
+        self.out.put(key.name, shown, Origin::Line(node.span.line));
+        texts
+    }
+
+    pub(crate) fn parse_texts(&self, node: &Node, what: &str) -> Vec<Text> {
+        let Some(items) = self.reader.items(node, what, "a list of texts") else {
+            return Vec::new();
+        };
+        let what = format!("an item of {what}");
+        items.iter().filter_map(|item| self.reader.text(item, &what)).collect()
+    }
+
+    /// A mapping of names to secret texts; empty if it is not there.
+    pub(crate) fn secret_map<F>(&mut self, key: &'static Key<F>) -> Vec<(&'a Name, Text)> {
+        let Some(node) = self.find(key.name) else {
+            self.out.put(key.name, "{}".to_owned(), Origin::Default);
+            return Vec::new();
+        };
+        let what = quoted(key.name);
+        let entries = self.reader.entries(node, &what, "a mapping of names to texts").unwrap_or_default();
+        let mut block = Block::default();
+        let mut texts = Vec::new();
+        for (name, value) in entries {
+            block.put(&name.text, SECRET.to_owned(), Origin::Line(name.span.line));
+            if let Some(text) = self.reader.secret_text(value, &format!("`{}.{}`", key.name, name.text)) {
+                texts.push((name, text));
+            }
+        }
+        self.out.put_block(key.name, block);
+        texts
+    }
+
+    /// Reads a mapping with known keys, whether it is there or not.
+    pub(crate) fn within<T>(
+        &mut self,
+        key: &'static Key<Nested>,
+        read: impl FnOnce(&mut Section<'a>) -> T,
+    ) -> T {
+        let what = quoted(key.name);
+        let own = self.entries.iter().find(|(name, _)| name.text == key.name);
+        let entries =
+            own.and_then(|(_, node)| self.reader.entries(node, &what, "a mapping")).unwrap_or_default();
+        let inherited = self.fallback.iter().find(|(name, _)| name.text == key.name);
+        let fallback = match inherited.map(|(_, node)| &node.value) {
+            Some(Value::Map(entries)) => entries.as_slice(),
+            _ => &[],
+        };
+        let at = own.map_or(self.at, |(name, _)| name.span);
+        let mut section = Section::open(self.reader, key.form.0, entries, at).with_fallback(fallback);
+        let value = read(&mut section);
+        self.out.put_block(key.name, section.finish());
+        value
+    }
+
+    /// What was read, in the order of the reference.
+    pub(crate) fn finish(self) -> Block {
+        let place = |name: &str| self.table.keys.iter().position(|key| key.name() == name);
+        self.out.ordered(place)
+    }
+
+    /// Whether a key is most likely meant by one that is unknown, and reported as such.
+    pub(crate) fn misspells(&self, key: &str) -> bool {
+        let is_unknown = |name: &Name| !self.table.keys.iter().any(|key| key.name() == name.text);
+        let mut unknown = self.entries.iter().map(|(name, _)| name).filter(|name| is_unknown(name));
+        unknown.any(|name| nearest_key(self.table, &name.text) == Some(key))
+    }
+
+    /// Whether a key stands in this mapping itself.
+    pub(crate) fn has_own(&self, key: &str) -> bool {
+        self.entries.iter().any(|(name, _)| name.text == key)
+    }
+
+    /// Whether a key stands here, or is inherited.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+}
+
+/// A name as messages write it.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("`{name}`")
+}
+
+fn with_article(noun: &str) -> String {
+    match noun {
+        "count" => "a whole number".to_owned(),
+        _ => format!("a {noun}"),
+    }
+}

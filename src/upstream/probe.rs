@@ -1,0 +1,246 @@
+//! The fork per server: which era it is of, found out once and remembered until it stops fitting.
+//!
+//! Spec: 2026-07-28, basic/versioning and basic/transports, "Backward Compatibility".
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::connection::{Connection, Dialect};
+use super::failure::{Failure, Scope};
+use super::legacy::{Handshake, Legacy, NotOpened, shake_hands};
+use super::modern::{self, Modern};
+use super::transport::child::Family;
+use super::transport::http::{Endpoint, Surroundings};
+use super::transport::stdio::Pipe;
+use super::transport::{Reply, Transport};
+use super::unsolicited::Unsolicited;
+use super::wire::Wire;
+use crate::config::{self, UpstreamConfig};
+use crate::mcp::{Era, ProtocolVersion};
+use crate::telemetry::Metrics;
+use crate::translate::hello::{Discovery, Hello, NoHandshake, read_discover, write_discover};
+
+/// The longest time that a server may be silent on a probe before it counts as legacy.
+const LONGEST_SILENCE: Duration = Duration::from_secs(5);
+/// How long a server that turned out to be modern late may take to refuse the handshake, too.
+const LATE_GRACE: Duration = Duration::from_secs(2);
+
+/// Makes connections to one server.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    config: Arc<UpstreamConfig>,
+    message_limit: usize,
+    metrics: Arc<Metrics>,
+    tasks: TaskTracker,
+    memory: Mutex<Memory>,
+}
+
+/// What earlier connections showed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Memory {
+    era: Option<Era>,
+    /// Its process ended when it was probed: it must not be probed again.
+    dies_of_probe: bool,
+}
+
+/// What a probe showed.
+#[derive(Debug)]
+enum Verdict {
+    Modern(Hello),
+    Legacy,
+    /// The process is gone.
+    Died(Failure),
+}
+
+impl Dialer {
+    pub(super) fn new(
+        config: Arc<UpstreamConfig>,
+        message_limit: usize,
+        metrics: Arc<Metrics>,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self { config, message_limit, metrics, tasks, memory: Mutex::default() }
+    }
+
+    /// Connects, finding out the era where it is neither configured nor remembered. Whoever calls bounds the
+    /// time. Cancel safe: whatever was opened is closed again.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or speaks nothing that we do.
+    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        let memory = *self.memory();
+        let wire = self.open()?;
+        match self.config.era.or(memory.era) {
+            Some(Era::Legacy) => self.open_legacy(wire).await,
+            None if memory.dies_of_probe => self.open_legacy(wire).await,
+            Some(Era::Modern) | None => self.probe(wire).await,
+        }
+    }
+
+    /// Opens the transport.
+    fn open(&self) -> Result<Arc<Wire>, Failure> {
+        let unsolicited =
+            Arc::new(Unsolicited::new(Arc::clone(&self.config.name), Arc::clone(&self.metrics)));
+        let transport = match &self.config.transport {
+            config::Transport::Stdio(stdio) => {
+                let family =
+                    Family { upstream: &self.config.name, metrics: &self.metrics, tasks: &self.tasks };
+                let pipe = Pipe::open(stdio, &family, Arc::clone(&unsolicited), self.message_limit)?;
+                Transport::Stdio(pipe)
+            }
+            config::Transport::Http(http) => {
+                let surroundings = Surroundings {
+                    unsolicited: Arc::clone(&unsolicited),
+                    tasks: &self.tasks,
+                    message_limit: self.message_limit,
+                    connect_timeout: self.config.connect_timeout,
+                };
+                Transport::Http(Endpoint::new(http, surroundings)?)
+            }
+        };
+        Ok(Arc::new(Wire::new(transport, unsolicited)))
+    }
+
+    /// Asks a server for its era by `server/discover`, and goes on accordingly.
+    async fn probe(&self, wire: Arc<Wire>) -> Result<Connection, Failure> {
+        let is_pinned = self.config.era == Some(Era::Modern);
+        let mut asking = Box::pin(discover(&wire));
+        let heard = match is_pinned {
+            true => Ok((&mut asking).await),
+            false => timeout(self.patience(), &mut asking).await,
+        };
+        let verdict = match heard {
+            Ok(heard) => judge(&wire, heard)?,
+            Err(_) => {
+                let opened = self.shake_hands_while(&wire, asking).await;
+                return self.settle(wire, opened);
+            }
+        };
+        drop(asking);
+        match verdict {
+            Verdict::Modern(hello) => Ok(self.modern(wire, hello)),
+            Verdict::Legacy if is_pinned => Ok(self.modern(wire, Hello::silent(ProtocolVersion::NEWEST))),
+            Verdict::Died(failure) if is_pinned => Err(failure),
+            Verdict::Legacy => self.open_legacy(wire).await,
+            Verdict::Died(_) => {
+                self.memory().dies_of_probe = true;
+                self.open_legacy(self.open()?).await
+            }
+        }
+    }
+
+    /// How long silence is waited for.
+    fn patience(&self) -> Duration {
+        LONGEST_SILENCE.min(self.config.connect_timeout / 3)
+    }
+
+    /// Shakes hands with a server that is silent on the probe, and still listens for a late answer to it: a
+    /// server that starts slowly is not legacy for that.
+    async fn shake_hands_while(
+        &self,
+        wire: &Wire,
+        mut asking: impl Future<Output = Result<Reply, Failure>> + Unpin,
+    ) -> Result<Opened, NotOpened> {
+        let mut shaking = pin!(shake_hands(wire));
+        let first = tokio::select! {
+            opened = &mut shaking => return opened.map(Opened::Legacy),
+            heard = &mut asking => heard,
+        };
+        let Ok(Verdict::Modern(hello)) = judge(wire, first) else {
+            return shaking.await.map(Opened::Legacy);
+        };
+        tokio::select! {
+            Ok(handshake) = &mut shaking => Ok(Opened::Legacy(handshake)),
+            () = sleep(LATE_GRACE) => Ok(Opened::Modern(hello)),
+            else => Ok(Opened::Modern(hello)),
+        }
+    }
+
+    fn settle(&self, wire: Arc<Wire>, opened: Result<Opened, NotOpened>) -> Result<Connection, Failure> {
+        match opened {
+            Ok(Opened::Legacy(handshake)) => Ok(self.legacy(wire, handshake)),
+            Ok(Opened::Modern(hello)) => Ok(self.modern(wire, hello)),
+            Err(error) => Err(self.unfit(error)),
+        }
+    }
+
+    /// Shakes hands with a server that counts as legacy. If it says that it is modern, it is believed.
+    async fn open_legacy(&self, wire: Arc<Wire>) -> Result<Connection, Failure> {
+        match Box::pin(shake_hands(&wire)).await {
+            Ok(handshake) => Ok(self.legacy(wire, handshake)),
+            Err(NotOpened::Answer(NoHandshake::Modern)) if self.config.era.is_none() => {
+                match judge(&wire, Box::pin(discover(&wire)).await)? {
+                    Verdict::Modern(hello) => Ok(self.modern(wire, hello)),
+                    Verdict::Legacy => Err(self.unfit(NotOpened::Answer(NoHandshake::Modern))),
+                    Verdict::Died(failure) => Err(failure),
+                }
+            }
+            Err(error) => Err(self.unfit(error)),
+        }
+    }
+
+    /// A handshake failed: what was remembered may be wrong.
+    fn unfit(&self, error: NotOpened) -> Failure {
+        if matches!(error, NotOpened::Answer(_)) {
+            *self.memory() = Memory::default();
+        }
+        error.into_failure()
+    }
+
+    fn legacy(&self, wire: Arc<Wire>, handshake: Handshake) -> Connection {
+        self.memory().era = Some(Era::Legacy);
+        Connection::new(Dialect::Legacy(Legacy::new(wire, handshake, &self.tasks)))
+    }
+
+    fn modern(&self, wire: Arc<Wire>, hello: Hello) -> Connection {
+        *self.memory() = Memory { era: Some(Era::Modern), dies_of_probe: false };
+        Connection::new(Dialect::Modern(Modern::new(wire, hello)))
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a server turned out to be while it was shaken hands with.
+#[derive(Debug)]
+enum Opened {
+    Legacy(Handshake),
+    Modern(Hello),
+}
+
+async fn discover(wire: &Wire) -> Result<Reply, Failure> {
+    let headers = modern::headers(ProtocolVersion::NEWEST, "server/discover", None);
+    wire.ask(write_discover, headers).await
+}
+
+/// What an answer to the probe, or its absence, shows.
+///
+/// # Errors
+/// If it shows nothing about the era: no connection, our credentials refused, a server in trouble.
+fn judge(wire: &Wire, heard: Result<Reply, Failure>) -> Result<Verdict, Failure> {
+    match heard {
+        Ok(Reply { status: Some(status @ (429 | 500..)), .. }) => {
+            Err(Failure::unavailable(format!("it answered {status}")).with_status(status))
+        }
+        Ok(reply) => match read_discover(&reply.response) {
+            Discovery::Modern(hello) => Ok(Verdict::Modern(hello)),
+            Discovery::ModernUnheard => Ok(Verdict::Modern(Hello::silent(ProtocolVersion::NEWEST))),
+            Discovery::Legacy => Ok(Verdict::Legacy),
+            Discovery::NoCommonVersion(versions) => {
+                let failure = Failure::broken("it speaks no protocol version that we know");
+                Err(failure.because(versions.join(", ")))
+            }
+        },
+        Err(failure) => match (&wire.transport, failure.status, failure.scope) {
+            (Transport::Stdio(_), _, Scope::Connection) => Ok(Verdict::Died(failure)),
+            (Transport::Http(_), _, Scope::Connection) => Err(failure),
+            (Transport::Http(_), Some(300..=399 | 401 | 403 | 429 | 500..), _) => Err(failure),
+            (Transport::Stdio(_) | Transport::Http(_), _, Scope::Request) => Ok(Verdict::Legacy),
+        },
+    }
+}

@@ -1,0 +1,170 @@
+//! Where the supervisor of an upstream and its callers meet: what is offered, and the connection that calls
+//! go to, or why there is none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
+
+use crate::gateway::{GatewayErrorKind, Offer};
+use crate::upstream::connection::Connection;
+use crate::upstream::failure::Failure;
+
+/// How long a call waits for a connection that is on its way.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits where the last attempts have failed.
+const LITTLE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What callers see of an upstream.
+#[derive(Debug)]
+pub(in crate::upstream) struct Desk {
+    state: watch::Sender<State>,
+    offer: watch::Sender<Arc<Offer>>,
+    wake: Notify,
+}
+
+/// Where an upstream stands.
+#[derive(Clone, Debug)]
+pub(in crate::upstream) enum State {
+    /// An attempt is on its way; the last one failed with this.
+    Connecting(Option<Arc<Outage>>),
+    /// Calls can go to it.
+    Ready(Arc<Connection>),
+    /// The next attempt is not due yet.
+    Down(Arc<Outage>),
+    /// It will not come back.
+    Stopped,
+}
+
+/// Why an upstream is down, and until when.
+#[derive(Debug)]
+pub(in crate::upstream) struct Outage {
+    /// What went wrong.
+    pub(in crate::upstream) failure: Failure,
+    /// Since when it is down.
+    pub(in crate::upstream) since: Instant,
+    /// When the next attempt is due.
+    pub(in crate::upstream) retry_at: Instant,
+    /// From when on a call may bring it forward.
+    pub(in crate::upstream) may_wake_at: Instant,
+    /// How many attempts in a row failed.
+    pub(in crate::upstream) failures: u32,
+}
+
+impl Outage {
+    /// What a call gets.
+    fn failure(&self) -> Failure {
+        let kind = match self.failure.kind {
+            kind @ (GatewayErrorKind::UpstreamAuth | GatewayErrorKind::Unavailable) => kind,
+            _ => GatewayErrorKind::Unavailable,
+        };
+        let wait = self.retry_at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let failure = Failure { kind, ..Failure::unavailable(self.failure.text.clone()) };
+        Failure { cause: self.failure.cause.clone(), ..failure }.retry_after(Some(wait))
+    }
+
+    fn patience(&self) -> Duration {
+        if self.failures > 1 { LITTLE_PATIENCE } else { PATIENCE }
+    }
+}
+
+impl Desk {
+    pub(in crate::upstream) fn new() -> Self {
+        Self {
+            state: watch::Sender::new(State::Connecting(None)),
+            offer: watch::Sender::new(Arc::new(Offer::default())),
+            wake: Notify::new(),
+        }
+    }
+
+    /// What is offered.
+    pub(in crate::upstream) fn offer(&self) -> watch::Receiver<Arc<Offer>> {
+        self.offer.subscribe()
+    }
+
+    /// The connection to call on. Waits a little for one that is on its way, and has one tried where that is
+    /// possible, but never longer than until `deadline`.
+    ///
+    /// # Errors
+    /// Why there is none, and when it makes sense to try again.
+    pub(in crate::upstream) async fn checkout(&self, deadline: Instant) -> Result<Arc<Connection>, Failure> {
+        let mut states = self.state.subscribe();
+        let state = states.borrow_and_update().clone();
+        let outage = match state {
+            State::Ready(connection) => return Ok(connection),
+            State::Stopped => return Err(stopped()),
+            State::Connecting(outage) => outage,
+            State::Down(outage) => {
+                if Instant::now() < outage.may_wake_at {
+                    return Err(outage.failure());
+                }
+                self.wake.notify_one();
+                Some(outage)
+            }
+        };
+        let patience = outage.as_ref().map_or(PATIENCE, |outage| outage.patience());
+        let is_news = |state: &State| match state {
+            State::Ready(_) | State::Stopped => true,
+            State::Connecting(_) => false,
+            State::Down(now) => outage.as_ref().is_none_or(|before| !Arc::ptr_eq(before, now)),
+        };
+        let end = deadline.min(Instant::now() + patience);
+        let news = timeout_at(end, states.wait_for(is_news))
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .map(|state| state.clone());
+        match news {
+            Some(State::Ready(connection)) => Ok(connection),
+            Some(State::Down(outage)) => Err(outage.failure()),
+            Some(State::Stopped) => Err(stopped()),
+            Some(State::Connecting(_)) | None => {
+                let failure = Failure::unavailable("it is still connecting");
+                Err(failure.retry_after(Some(LITTLE_PATIENCE)))
+            }
+        }
+    }
+
+    /// Waits until a call wants an attempt.
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// An attempt begins.
+    pub(super) fn begin_attempt(&self) {
+        self.state.send_modify(|state| {
+            let outage = match state {
+                State::Down(outage) => Some(Arc::clone(outage)),
+                State::Connecting(_) | State::Ready(_) | State::Stopped => None,
+            };
+            *state = State::Connecting(outage);
+        });
+    }
+
+    /// Calls can go to this connection.
+    pub(super) fn open(&self, connection: &Arc<Connection>) {
+        self.state.send_replace(State::Ready(Arc::clone(connection)));
+    }
+
+    /// Calls can go nowhere for a while. Wishes for an attempt that were made before are forgotten.
+    pub(super) fn report(&self, outage: Outage) {
+        use futures_util::FutureExt;
+        let _old_wish = self.wake.notified().now_or_never();
+        self.state.send_replace(State::Down(Arc::new(outage)));
+    }
+
+    /// Nothing will come any more.
+    pub(super) fn close(&self) {
+        self.state.send_replace(State::Stopped);
+    }
+
+    /// Publishes a changed offer.
+    pub(super) fn change_offer(&self, change: impl FnOnce(&mut Offer)) {
+        self.offer.send_modify(|offer| change(Arc::make_mut(offer)));
+    }
+}
+
+fn stopped() -> Failure {
+    Failure::unavailable("the gateway is stopping")
+}
