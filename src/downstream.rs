@@ -10,6 +10,8 @@ mod accept;
 mod body;
 mod classify;
 mod endpoint;
+#[cfg(test)]
+mod for_test;
 mod http;
 mod in_flight;
 mod legacy;
