@@ -17,6 +17,7 @@ mod problem;
 mod reader;
 mod reference;
 mod section;
+mod source;
 mod tree;
 mod units;
 

@@ -396,6 +396,9 @@ fn equal_prefixes_are_warned_of() {
     let warnings = |text: &str| -> Vec<String> {
         good(text).warnings.into_iter().map(|warning| warning.message).collect()
     };
+    assert!(
+        warnings("upstreams: {a: {command: x, disabled: true}, b: {command: x, prefix: a}}\n").is_empty()
+    );
     assert_eq!(
         warnings("upstreams: {a: {command: x, prefix: ''}, b: {command: x, prefix: ''}, c: {command: x}}\n"),
         ["`a` and `b` both have no prefix"]
