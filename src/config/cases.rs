@@ -426,6 +426,15 @@ fn the_hash_is_of_what_is_said_and_not_of_how() {
 }
 
 #[test]
+fn a_file_that_is_too_large_or_too_deep_is_refused() {
+    let wide = format!("upstreams: {{a: {{command: x, args: [{}]}}}}\n", "x,".repeat(100_000));
+    let deep = format!("upstreams: {}1{}\n", "[".repeat(40), "]".repeat(40));
+    for text in [wide, deep] {
+        assert!(bad(&text).contains("the file is too large, or nests too deep"));
+    }
+}
+
+#[test]
 fn the_file_of_a_secret_may_be_missing_or_empty_or_huge() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("empty"), "\n").unwrap();

@@ -126,6 +126,11 @@ fn syntax_finding(message: &str) -> Finding {
     if message.contains("tabs") {
         return finding.help("indent with spaces: YAML does not take tabs");
     }
+    if message.contains("limits breached") || message.contains("limit exceeded") {
+        let finding = Finding::error("the file is too large, or nests too deep");
+        return finding
+            .help("it may hold 100,000 values, aliases counted where they are used, nested 32 deep");
+    }
     if message.contains("document expected") {
         return Finding::error("the file holds more than one document").help("take out the `---`");
     }
