@@ -143,11 +143,12 @@ fn command(config: &config::Stdio) -> Command {
 /// Why a child could not be started. A missing working directory looks like a missing command to the system.
 fn refused(config: &config::Stdio, error: &std::io::Error) -> Failure {
     let is_folder_missing = config.cwd.as_ref().is_some_and(|folder| !folder.is_dir());
-    let text = match error.kind() {
-        ErrorKind::NotFound if is_folder_missing => "its working directory does not exist",
-        ErrorKind::NotFound => "the command was not found",
-        ErrorKind::PermissionDenied => "the command may not be executed",
-        _ => "the process could not be started",
+    let kind = error.kind();
+    let text = match () {
+        () if kind == ErrorKind::NotFound && is_folder_missing => "its working directory does not exist",
+        () if kind == ErrorKind::NotFound => "the command was not found",
+        () if kind == ErrorKind::PermissionDenied => "the command may not be executed",
+        () => "the process could not be started",
     };
     Failure::unavailable(text).because(format_args!("{}: {error}", config.command))
 }
