@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod catalog;
 pub mod config;
+pub mod demo;
 pub mod exchange;
 pub mod gateway;
 pub mod mcp;

@@ -1,1 +1,21 @@
-//! One integration binary.
+//! One integration binary: the real program between scripted clients and scripted servers.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::print_stderr,
+    clippy::wildcard_enum_match_arm,
+    clippy::disallowed_methods,
+    reason = "a test may stop at once, and drives processes, threads and sockets by hand"
+)]
+
+mod examples;
+mod field;
+mod lossless;
+mod rmcp_peers;
+mod support;

@@ -1,0 +1,19 @@
+//! The field cases: inputs on which gateways of this kind have failed people. Each test bears the id of its
+//! case; most have inputs of their own beside the one that the case gives.
+
+mod aggregation;
+mod auth;
+mod calls;
+mod config;
+mod edge;
+mod errors;
+mod metrics;
+mod names;
+mod pagination;
+mod policy;
+mod rates;
+mod schemas;
+mod sessions;
+mod stdio;
+mod streams;
+mod version;

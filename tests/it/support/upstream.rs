@@ -1,0 +1,437 @@
+//! A scripted server at the far end of the gateway, over stdio or HTTP; its behaviour runs in the test.
+//!
+//! Over stdio the child that the gateway starts is a relay (`child.py`) between its standard streams and a
+//! port of the test, so both transports are scripted in one place and in one language.
+
+use std::collections::HashSet;
+use std::io::{BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::http::{Body, Framing, Head};
+use super::matrix::{Era, Transport};
+use super::script::Script;
+use super::turn::{HttpOut, Out, Received, Turn};
+use super::{eventually, json as text, process};
+
+/// A running scripted server.
+pub struct Upstream {
+    shared: Arc<Shared>,
+    transport: Transport,
+    address: SocketAddr,
+    flags: Vec<String>,
+}
+
+/// What its threads share.
+pub struct Shared {
+    script: Script,
+    log: Mutex<Vec<Received>>,
+    faults: Mutex<Vec<String>>,
+    tools: Mutex<Vec<String>>,
+    sessions: Mutex<HashSet<String>>,
+    processes: Mutex<Vec<Arc<Process>>>,
+    streams: Mutex<Vec<TcpStream>>,
+    peers: AtomicUsize,
+    is_down: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// A child of the gateway.
+pub struct Process {
+    /// What it said about itself: `pid`, `ppid`, `env`, `cwd`.
+    pub hello: Value,
+    control: Mutex<TcpStream>,
+    has_eof: AtomicBool,
+    is_initialized: AtomicBool,
+    open_ids: Mutex<HashSet<String>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Process {
+    fn frame(&self, kind: u8, payload: &[u8]) {
+        let mut control = locked(&self.control);
+        let length = u32::try_from(payload.len()).expect("a payload of less than 4 GiB").to_be_bytes();
+        // A child that is gone is a fact that the test looks at.
+        drop(control.write_all(&[kind]).and_then(|()| control.write_all(&length)));
+        drop(control.write_all(payload));
+    }
+
+    /// Writes one line to its stdout.
+    pub fn write_line(&self, line: &str) {
+        if let Some(id) = text::get(line, &["id"]) {
+            locked(&self.open_ids).remove(id);
+        }
+        self.frame(b'O', format!("{line}\n").as_bytes());
+    }
+
+    /// Writes to its stdout.
+    pub fn write(&self, bytes: &[u8]) {
+        self.frame(b'O', bytes);
+    }
+
+    /// Writes to its stderr.
+    pub fn complain(&self, bytes: &[u8]) {
+        self.frame(b'R', bytes);
+    }
+
+    /// Ends it.
+    pub fn exit(&self, code: u8) {
+        self.frame(b'X', code.to_string().as_bytes());
+    }
+
+    /// Closes its stdout; it lives on.
+    pub fn close_stdout(&self) {
+        self.frame(b'C', b"");
+    }
+
+    /// Makes it start a child of its own that sleeps.
+    pub fn fork(&self, seconds: u32) {
+        self.frame(b'S', seconds.to_string().as_bytes());
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.hello["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a pid")
+    }
+
+    /// Whether its stdin was closed.
+    pub fn has_eof(&self) -> bool {
+        self.has_eof.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    pub fn sessions(&self) -> MutexGuard<'_, HashSet<String>> {
+        locked(&self.sessions)
+    }
+
+    pub fn tools(&self) -> Vec<String> {
+        locked(&self.tools).clone()
+    }
+
+    pub fn open_session(&self) -> String {
+        let session = format!("upstream-session-{}", self.peers.fetch_add(1, Ordering::Relaxed));
+        self.sessions().insert(session.clone());
+        session
+    }
+
+    fn fault(&self, fault: String) {
+        locked(&self.faults).push(fault);
+    }
+
+    fn receive(&self, received: &Received) {
+        locked(&self.log).push(received.clone());
+        if received.text.is_empty() {
+            return;
+        }
+        if serde_json::from_str::<serde::de::IgnoredAny>(&received.text).is_err() {
+            return self.fault(format!("no JSON: {:?}", clip(&received.text)));
+        }
+        match (self.script.era, &*received.method()) {
+            (_, "server/discover" | "initialize" | "") => {}
+            (Era::Legacy, _) => self.check_legacy(received),
+            (Era::Modern, _) => self.check_modern(received),
+        }
+    }
+
+    /// A legacy server never sees the metadata of a request that stands alone.
+    fn check_legacy(&self, received: &Received) {
+        let meta = text::get(&received.text, &["params", "_meta"]).unwrap_or("{}");
+        let is_of_hop = |(name, _): &(&str, &str)| name.starts_with("\"io.modelcontextprotocol/");
+        if text::members(meta).iter().any(is_of_hop) {
+            self.fault(format!("modern metadata in {}", clip(&received.text)));
+        }
+        if received.header("mcp-method").is_some() {
+            self.fault(format!("modern headers with {}", clip(&received.text)));
+        }
+    }
+
+    /// A modern request says everything about itself, in its body and in its headers.
+    fn check_modern(&self, received: &Received) {
+        let method = received.method();
+        if method.starts_with("notifications/") {
+            return;
+        }
+        for key in ["io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities"] {
+            if text::get(&received.text, &["params", "_meta", key]).is_none() {
+                self.fault(format!("no {key} in {}", clip(&received.text)));
+            }
+        }
+        if received.head.is_none() {
+            return;
+        }
+        let name = text::string(&received.text, &["params", "name"]);
+        let name = name.as_deref().map(super::client::header_value);
+        let wanted = [
+            ("mcp-protocol-version", Some("2026-07-28")),
+            ("mcp-method", Some(&*method)),
+            ("mcp-name", name.as_deref()),
+            ("mcp-session-id", None),
+        ];
+        for (header, value) in wanted {
+            if received.header(header) != value {
+                self.fault(format!("{header} is {:?}, not {value:?}", received.header(header)));
+            }
+        }
+    }
+
+    /// What a stdio child may ask of the other end of its pipe.
+    fn check_line(&self, received: &Received, process: &Process) {
+        let method = received.method();
+        if self.script.era == Era::Legacy {
+            match &*method {
+                "notifications/initialized" => process.is_initialized.store(true, Ordering::Relaxed),
+                "initialize" | "server/discover" | "ping" | "" => {}
+                _ if process.is_initialized.load(Ordering::Relaxed) => {}
+                _ => self.fault(format!("before `initialized`: {}", clip(&received.text))),
+            }
+        }
+        if let (Some(id), false) = (received.id(), method.is_empty()) {
+            if !locked(&process.open_ids).insert(id.to_owned()) {
+                self.fault(format!("the id {id} is in use: {}", clip(&received.text)));
+            }
+        }
+    }
+}
+
+fn clip(text: &str) -> String {
+    text.chars().take(300).collect()
+}
+
+/// The entry of a child that relays to `address`.
+pub fn relay(address: SocketAddr, flags: &[String]) -> Value {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/child.py");
+    let port = address.port().to_string();
+    let mut args = vec!["-I".to_owned(), "-S".to_owned(), program.to_owned(), port];
+    args.extend_from_slice(flags);
+    json!({"command": process::python(), "args": args})
+}
+
+impl Upstream {
+    /// Starts it. The port is the system's choice.
+    pub fn start(script: Script, transport: Transport) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let flags = script.flags.clone();
+        let shared = Arc::new(Shared {
+            tools: Mutex::new(script.tools.clone()),
+            script,
+            log: Mutex::default(),
+            faults: Mutex::default(),
+            sessions: Mutex::default(),
+            processes: Mutex::default(),
+            streams: Mutex::default(),
+            peers: AtomicUsize::new(0),
+            is_down: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        });
+        let accepting = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if accepting.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                if accepting.is_down.load(Ordering::Relaxed) {
+                    continue;
+                }
+                drop(stream.set_nodelay(true));
+                locked(&accepting.streams).push(stream.try_clone().expect("a handle"));
+                let shared = Arc::clone(&accepting);
+                std::thread::spawn(move || match transport {
+                    Transport::Stdio => drop(serve_child(&shared, stream)),
+                    Transport::Http => drop(serve_connection(&shared, stream)),
+                });
+            }
+        });
+        Self { shared, transport, address, flags }
+    }
+
+    /// Its entry in the configuration.
+    pub fn entry(&self) -> Value {
+        match self.transport {
+            Transport::Http => json!({"url": self.url()}),
+            Transport::Stdio => relay(self.address, &self.flags),
+        }
+    }
+
+    /// Its address over HTTP.
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// Everything that it received, in order.
+    pub fn received(&self) -> Vec<Received> {
+        locked(&self.shared.log).clone()
+    }
+
+    /// What it received with this method.
+    pub fn of_method(&self, method: &str) -> Vec<Received> {
+        self.received().into_iter().filter(|received| received.method() == method).collect()
+    }
+
+    /// The calls that it received.
+    pub fn calls(&self) -> Vec<Received> {
+        self.of_method("tools/call")
+    }
+
+    /// Waits for the first message that `wanted` takes.
+    pub fn wait_for(&self, what: &str, wanted: impl Fn(&Received) -> bool) -> Received {
+        eventually(what, || self.received().into_iter().find(|received| wanted(received)))
+    }
+
+    /// Waits for a message with this method.
+    pub fn wait_method(&self, method: &str) -> Received {
+        self.wait_for(method, |received| received.method() == method)
+    }
+
+    /// The children that were started so far, the oldest first.
+    pub fn processes(&self) -> Vec<Arc<Process>> {
+        locked(&self.shared.processes).clone()
+    }
+
+    /// The youngest child.
+    pub fn process(&self) -> Arc<Process> {
+        eventually("a child", || self.processes().pop())
+    }
+
+    /// Replaces its tools; says nothing to anybody.
+    pub fn set_tools(&self, entries: Vec<String>) {
+        *locked(&self.shared.tools) = entries;
+    }
+
+    /// Forgets its sessions, as a restart would.
+    pub fn forget_sessions(&self) {
+        self.shared.sessions().clear();
+    }
+
+    /// Drops all connections, and every new one at once.
+    pub fn go_down(&self) {
+        self.shared.is_down.store(true, Ordering::Relaxed);
+        self.drop_connections();
+    }
+
+    /// Serves again.
+    pub fn come_back(&self) {
+        self.shared.is_down.store(false, Ordering::Relaxed);
+    }
+
+    fn drop_connections(&self) {
+        for stream in locked(&self.shared.streams).drain(..) {
+            drop(stream.shutdown(Shutdown::Both));
+        }
+    }
+
+    /// Breaches of the protocol by the gateway.
+    pub fn faults(&self) -> Vec<String> {
+        locked(&self.shared.faults).clone()
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        self.drop_connections();
+        drop(TcpStream::connect(self.address));
+        if std::thread::panicking() {
+            for received in self.received().iter().rev().take(10).rev() {
+                eprintln!("--- the server got: {}", clip(&received.text));
+            }
+            for fault in self.faults() {
+                eprintln!("--- the gateway's breach: {fault}");
+            }
+        } else if self.shared.script.is_strict {
+            assert_eq!(self.faults(), Vec::<String>::new(), "breaches of the protocol by the gateway");
+        }
+    }
+}
+
+/// The far end of one child: frames in, lines to the script.
+fn serve_child(shared: &Arc<Shared>, stream: TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let peer = shared.peers.fetch_add(1, Ordering::Relaxed);
+    let (kind, hello) = read_frame(&mut reader)?;
+    assert_eq!(kind, b'H', "a child says hello first");
+    let process = Arc::new(Process {
+        hello: serde_json::from_slice(&hello)?,
+        control: Mutex::new(stream),
+        has_eof: AtomicBool::new(false),
+        is_initialized: AtomicBool::new(false),
+        open_ids: Mutex::default(),
+    });
+    locked(&shared.processes).push(Arc::clone(&process));
+    let mut pending = Vec::new();
+    loop {
+        let (kind, payload) = read_frame(&mut reader)?;
+        match kind {
+            b'I' => {
+                let is_whole = payload.contains(&b'\n');
+                pending.extend(payload);
+                if !is_whole {
+                    continue;
+                }
+            }
+            b'E' => process.has_eof.store(true, Ordering::Relaxed),
+            other => panic!("an unknown frame: {other}"),
+        }
+        while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = pending.drain(..=end).collect();
+            let text = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
+            take_line(shared, &process, Received { text, head: None, peer, at: Instant::now() });
+        }
+    }
+}
+
+fn take_line(shared: &Arc<Shared>, process: &Arc<Process>, received: Received) {
+    shared.receive(&received);
+    shared.check_line(&received, process);
+    let is_request = received.id().is_some();
+    let is_serial = shared.script.flags.iter().any(|flag| flag == "serial");
+    let turn = Turn { received, era: shared.script.era, out: Out::Stdio(Arc::clone(process)) };
+    let job = {
+        let (shared, process) = (Arc::clone(shared), Arc::clone(process));
+        move || {
+            shared.script.serve(&turn, &shared);
+            if is_serial {
+                process.frame(b'P', b"");
+            }
+        }
+    };
+    if is_request && !is_serial { drop(std::thread::spawn(job)) } else { job() }
+}
+
+fn read_frame(reader: &mut BufReader<TcpStream>) -> std::io::Result<(u8, Vec<u8>)> {
+    let mut head = [0; 5];
+    reader.read_exact(&mut head)?;
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+    let mut payload = vec![0; usize::try_from(length).map_err(std::io::Error::other)?];
+    reader.read_exact(&mut payload)?;
+    Ok((head[0], payload))
+}
+
+/// One HTTP connection: requests one after the other.
+fn serve_connection(shared: &Arc<Shared>, stream: TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let peer = shared.peers.fetch_add(1, Ordering::Relaxed);
+    while let Some(head) = Head::read(&mut reader)? {
+        let framing = head.framing();
+        let is_bodyless = framing == Framing::Unsaid;
+        let body = if is_bodyless { Vec::new() } else { Body::new(framing).whole(&mut reader)? };
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let received = Received { text, head: Some(head), peer, at: Instant::now() };
+        shared.receive(&received);
+        let out = Out::Http(Mutex::new(HttpOut::new(stream.try_clone()?, shared.script.form)));
+        let turn = Turn { received, era: shared.script.era, out };
+        shared.script.serve(&turn, shared);
+        if !turn.is_done() {
+            drop(stream.shutdown(Shutdown::Both));
+            return Ok(());
+        }
+    }
+    Ok(())
+}
