@@ -46,7 +46,8 @@ pub struct Connector {
 /// Starts to keep every upstream of a configuration connected; see [`start`].
 #[must_use]
 pub fn start_all(config: &Config, metrics: &Arc<Metrics>) -> Vec<Arc<Connector>> {
-    let start = |upstream: &Arc<UpstreamConfig>| start(Arc::clone(upstream), &config.limits, Arc::clone(metrics));
+    let start =
+        |upstream: &Arc<UpstreamConfig>| start(Arc::clone(upstream), &config.limits, Arc::clone(metrics));
     config.upstreams.iter().map(start).collect()
 }
 
