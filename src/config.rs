@@ -2,6 +2,8 @@
 //!
 //! Must not know: sockets, tasks. It reads the files that the configuration names (secrets), nothing else.
 
+#[cfg(test)]
+mod cases;
 mod compile;
 mod effective;
 mod expand;
@@ -9,8 +11,12 @@ mod expand;
 pub(crate) mod for_test;
 mod load;
 mod mask;
+mod nearest;
+#[cfg(test)]
+mod pages;
 mod pattern;
 mod problem;
+mod reader;
 mod reference;
 mod section;
 mod tree;

@@ -16,6 +16,9 @@ mod transport;
 mod unsolicited;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;

@@ -5,6 +5,7 @@
 mod access;
 mod client;
 mod listen;
+mod secret;
 mod transport;
 mod upstream;
 
@@ -15,12 +16,11 @@ use secrecy::SecretString;
 
 use super::effective::{self, Block, Origin};
 use super::problem::{Finding, SECRET};
+use super::reader::{Reader, Text};
 use super::reference as keys;
-use super::section::{Reader, Section, Text, quoted};
+use super::section::{Section, quoted};
 use super::tree::{Name, Node, Span};
 use super::{Charset, Config, Limits, Log, LogFormat, Naming, Sessions};
-
-pub(crate) use client::read_secret;
 
 /// Reads the whole file. The hash is the caller's to fill in.
 pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -> (Config, Block) {
@@ -52,11 +52,10 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
         log: log(&mut top),
         hash: String::new(),
     };
-    (config, top.out)
+    (config, top.finish())
 }
 
 fn limits(top: &mut Section<'_>) -> Limits {
-    let edge_is_there = |limits: &Section<'_>| limits.has(keys::EDGE.name);
     top.within(&keys::LIMITS_KEY, |limits| Limits {
         body: bytes(limits, &keys::BODY),
         message: bytes(limits, &keys::MESSAGE),
@@ -67,15 +66,19 @@ fn limits(top: &mut Section<'_>) -> Limits {
         body_timeout: limits.bounded(&keys::BODY_TIMEOUT).unwrap_or_default(),
         list_items: limits.count(&keys::LIST_ITEMS).unwrap_or_default(),
         list_pages: limits.count(&keys::LIST_PAGES).unwrap_or_default(),
-        edge: edge_is_there(limits).then_some(()).and_then(|()| edge(limits)),
+        edge: edge(limits),
     })
 }
 
 /// The limit at the edge; without a rate there is none.
 fn edge(limits: &mut Section<'_>) -> Option<super::CallLimits> {
+    if !limits.has(keys::EDGE.name) {
+        limits.out.put_unset(keys::EDGE.name);
+        return None;
+    }
     let edge = limits.within(&keys::EDGE, |edge| {
         let read = access::rate_limits(edge);
-        if read.rate.is_none() && !edge.has(keys::RATE.name) {
+        if !edge.has(keys::RATE.name) && !edge.has(keys::BURST.name) {
             edge.report(
                 Finding::error("`edge` needs a `rate`").at(edge.at).help("write `edge: {rate: 600/min}`"),
             );
@@ -140,7 +143,7 @@ fn session_key(sessions: &mut Section<'_>) -> Option<SecretString> {
         return None;
     };
     sessions.out.put(name, SECRET.to_owned(), Origin::Line(node.span.line));
-    let secret = read_secret(sessions.reader, node, &quoted(name))?;
+    let secret = secret::read_secret(sessions.reader, node, &quoted(name))?;
     if secret.chars().count() < MIN_SESSION_KEY {
         let finding = Finding::error(format!("`{name}` is too short: {MIN_SESSION_KEY} characters or more"));
         sessions.report(finding.at(node.span).help("make one with `openssl rand -base64 32`"));

@@ -47,8 +47,10 @@ impl Block {
         self.0.push((key.to_owned(), Entry::Block(block)));
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Sorted by the places of its keys.
+    pub(crate) fn ordered(mut self, place: impl Fn(&str) -> Option<usize>) -> Self {
+        self.0.sort_by_key(|(key, _)| place(key));
+        self
     }
 
     fn write(&self, file: &str, depth: usize, out: &mut String) {

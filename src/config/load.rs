@@ -4,9 +4,11 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use secrecy::ExposeSecret;
+
 use super::effective::Effective;
 use super::problem::{Finding, Problem, Problems, Severity, Source};
-use super::section::Reader;
+use super::reader::Reader;
 use super::tree::{self, Name, Node, Span, Value};
 use super::{Config, compile, expand, mask};
 
@@ -105,7 +107,10 @@ fn entries(text: &str) -> Result<Vec<(Name, Node)>, Finding> {
     })?;
     match node.value {
         Value::Map(entries) => Ok(entries),
-        Value::Null => Err(Finding::error("the file is empty").help("the least file is `upstreams: {}`")),
+        Value::Null => {
+            let finding = Finding::error("the file is empty").help("the least file is `upstreams: {}`");
+            Err(finding.at(Span { line: 1, column: 1, ..Span::default() }))
+        }
         Value::Scalar(_) | Value::List(_) => {
             let finding = Finding::error(format!("the file is {}: expected a mapping", node.kind()));
             Err(finding.at(node.span).help("it begins with a key, like `upstreams:`"))
@@ -123,6 +128,10 @@ fn syntax_finding(message: &str) -> Finding {
     if message.contains("document expected") {
         return Finding::error("the file holds more than one document").help("take out the `---`");
     }
+    if message.contains("alias") || message.contains("unknown value") {
+        return finding
+            .help("a `*` begins an alias: put a pattern that begins so in quotes, like `\"*_secret\"`");
+    }
     if message.contains("unexpected character") {
         return finding.help("put the value in quotes");
     }
@@ -135,6 +144,9 @@ fn hash(top: &Node, config: &Config, env: &dyn Fn(&str) -> Option<String>) -> St
     hash_node(top, env, &mut context);
     for client in &config.clients {
         client.tokens.iter().for_each(|token| context.update(token));
+    }
+    if let Some(key) = &config.sessions.key {
+        context.update(key.expose_secret().as_bytes());
     }
     let digest = context.finish();
     digest.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()

@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(filter.judge("get_x"), Verdict::Allowed(&Pattern::from("get_*")));
         assert_eq!(filter.judge("get_secret"), Verdict::Denied(&Pattern::from("*secret*")));
         assert_eq!(filter.judge("put_x"), Verdict::NotAllowed);
-        assert_eq!(super::Filter::default().judge("x"), Verdict::Unrestricted);
+        assert_eq!(Filter::default().judge("x"), Verdict::Unrestricted);
     }
 
     /// What the words say, without a thought for speed.

@@ -123,7 +123,7 @@ impl fmt::Display for Problem {
             let (before, length) = place.underline;
             writeln!(formatter, "{:width$}--> {}:{}:{}", "", place.file, place.line, place.column)?;
             writeln!(formatter, "{:width$} |", "")?;
-            writeln!(formatter, "{} | {}", place.line, place.text)?;
+            writeln!(formatter, "{}", format!("{} | {}", place.line, place.text).trim_end())?;
             writeln!(formatter, "{:width$} | {:before$}{}", "", "", "^".repeat(length.max(1)))?;
         }
         for help in &self.help {

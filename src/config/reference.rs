@@ -7,7 +7,7 @@
 
 mod client;
 mod gateway;
-pub(crate) mod markdown;
+mod markdown;
 mod upstream;
 
 use std::fmt::Debug;
@@ -16,6 +16,8 @@ pub(crate) use client::*;
 pub(crate) use gateway::*;
 pub(crate) use upstream::*;
 
+#[cfg(test)]
+pub(crate) use markdown::TABLES;
 pub use markdown::page;
 
 use super::units::Unit;

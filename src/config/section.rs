@@ -5,135 +5,13 @@
 //!
 //! Must not know: what the values are for.
 
-use std::cell::RefCell;
-use std::path::PathBuf;
-
 use super::effective::{self, Block, Origin};
-use super::expand::{self, ExpandError};
+use super::nearest::{nearest, nearest_key};
 use super::problem::{Finding, SECRET};
-use super::reference::{Bounded, Choice, Describe, Flag, Free, Key, Nested, Table};
+use super::reader::{Reader, Text};
+use super::reference::{Bounded, Choice, Flag, Free, Key, Nested, Table};
 use super::tree::{Name, Node, ScalarKind, Span, Value};
 use super::units::Unit;
-
-/// What reading has in common: the variables, and what was found.
-pub(crate) struct Reader<'a> {
-    /// Relative paths count from here.
-    pub(crate) folder: PathBuf,
-    pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
-    pub(crate) findings: RefCell<Vec<Finding>>,
-}
-
-/// A text, variables filled in.
-#[derive(Clone, Debug)]
-pub(crate) struct Text {
-    pub(crate) value: String,
-    /// As it stands in the file; the only form that is shown.
-    pub(crate) written: String,
-    pub(crate) span: Span,
-    /// Whether variables had a part in it.
-    pub(crate) is_expanded: bool,
-    /// Variables in it that are set and empty.
-    pub(crate) empty: Vec<String>,
-}
-
-impl Reader<'_> {
-    pub(crate) fn report(&self, finding: Finding) {
-        self.findings.borrow_mut().push(finding);
-    }
-
-    /// The scalar as text; a finding and `None` if it is none. `what` names it in messages.
-    pub(crate) fn text(&self, node: &Node, what: &str) -> Option<Text> {
-        let scalar = match &node.value {
-            Value::Scalar(scalar) => scalar,
-            Value::Null | Value::List(_) | Value::Map(_) => {
-                self.report_kind(node, what, "text");
-                return None;
-            }
-        };
-        match expand::expand(&scalar.text, self.env) {
-            Ok(expanded) => Some(Text {
-                value: expanded.text,
-                written: scalar.text.clone(),
-                span: node.span,
-                is_expanded: expanded.is_changed,
-                empty: expanded.empty,
-            }),
-            Err(errors) => {
-                for error in errors {
-                    self.report(expand_finding(&error, what).at(node.span));
-                }
-                None
-            }
-        }
-    }
-
-    /// As [`Self::text`], for what must not come out empty because a variable is.
-    pub(crate) fn secret_text(&self, node: &Node, what: &str) -> Option<Text> {
-        let text = self.text(node, what)?;
-        for name in &text.empty {
-            let finding = Finding::error(format!("the variable `{name}`, in {what}, is set but empty"));
-            self.report(
-                finding.at(text.span).help(format!("set it, or write `${{{name}:-}}` if empty is meant")),
-            );
-        }
-        text.empty.is_empty().then_some(text)
-    }
-
-    pub(crate) fn report_kind(&self, node: &Node, what: &str, wanted: &str) {
-        let finding = match node.value {
-            Value::Null => Finding::error(format!("{what} has no value: expected {wanted}"))
-                .help("leave the key out for the default; null is not a value here"),
-            Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
-                Finding::error(format!("{what} is {}: expected {wanted}", node.kind()))
-            }
-        };
-        self.report(finding.at(node.span));
-    }
-
-    /// The items of a list; a finding and `None` if it is none.
-    pub(crate) fn items<'n>(&self, node: &'n Node, what: &str, wanted: &str) -> Option<&'n [Node]> {
-        if let Value::List(items) = &node.value {
-            return Some(items);
-        }
-        self.report_kind(node, what, wanted);
-        None
-    }
-
-    /// The entries of a mapping, each key once; findings for duplicates, and `None` if it is no mapping.
-    pub(crate) fn entries<'n>(&self, node: &'n Node, what: &str, wanted: &str) -> Option<&'n [(Name, Node)]> {
-        let Value::Map(entries) = &node.value else {
-            self.report_kind(node, what, wanted);
-            return None;
-        };
-        let mut seen: std::collections::HashMap<&str, usize> = std::collections::HashMap::new();
-        for (name, _) in entries {
-            if let Some(first) = seen.get(name.text.as_str()) {
-                let finding = Finding::error(format!("duplicate key `{}`", name.text));
-                self.report(finding.at(name.span).help(format!("it is also on line {first}")));
-            } else {
-                seen.insert(&name.text, name.span.line);
-            }
-        }
-        Some(entries)
-    }
-}
-
-fn expand_finding(error: &ExpandError, what: &str) -> Finding {
-    match error {
-        ExpandError::Unset(name) => Finding::error(format!("the variable `{name}`, in {what}, is not set"))
-            .help(format!("set it, or give a default: `${{{name}:-…}}`; `$$` is a dollar")),
-        ExpandError::Unclosed => Finding::error(format!("{what} has `${{` without `}}`"))
-            .help("variables are written `${NAME}`; `$$` is a dollar"),
-        ExpandError::BadName(name) => Finding::error(format!(
-            "{what} has `${{{name}…}}`, which names no variable"
-        ))
-        .help("variables are written `${NAME}` or `${NAME:-default}`, names with letters, digits and `_`"),
-        ExpandError::Nested(name) => {
-            Finding::error(format!("the default of `{name}`, in {what}, has a variable"))
-                .help("a default is plain text")
-        }
-    }
-}
 
 /// One mapping being read.
 pub(crate) struct Section<'a> {
@@ -225,6 +103,14 @@ impl<'a> Section<'a> {
             return None;
         }
         let text = self.reader.text(node, &what)?;
+        if T::IS_NUMBER
+            && text.kind == ScalarKind::Text
+            && !text.is_expanded
+            && T::parse(&text.value).is_some()
+        {
+            self.reader.report_kind(node, &what, "a number, without quotes");
+            return None;
+        }
         let Some(value) = T::parse(text.value.trim()) else {
             let written = &text.written;
             let finding = Finding::error(format!("`{written}` is not {}", with_article(T::NOUN)));
@@ -264,21 +150,25 @@ impl<'a> Section<'a> {
 
     fn parse_flag(&self, node: &Node, key: &str) -> Option<bool> {
         let what = quoted(key);
-        let Value::Scalar(scalar) = &node.value else {
+        if !matches!(node.value, Value::Scalar(_)) {
             self.reader.report_kind(node, &what, "`true` or `false`");
             return None;
-        };
+        }
         let text = self.reader.text(node, &what)?;
-        let is_typed = scalar.kind == ScalarKind::Flag || text.is_expanded;
+        let is_typed = text.kind == ScalarKind::Flag || text.is_expanded;
         match text.value.to_ascii_lowercase().as_str() {
             "true" if is_typed => Some(true),
             "false" if is_typed => Some(false),
+            "true" | "false" => {
+                self.reader.report_kind(node, &what, "`true` or `false`, without quotes");
+                None
+            }
             other => {
                 let finding = Finding::error(format!("`{}` is neither `true` nor `false`", text.written));
                 let finding = finding.at(node.span);
                 self.report(match other {
-                    "true" | "yes" | "on" | "y" | "1" => finding.help(format!("write `{key}: true`")),
-                    "false" | "no" | "off" | "n" | "0" => finding.help(format!("write `{key}: false`")),
+                    "yes" | "on" | "y" | "1" => finding.help(format!("write `{key}: true`")),
+                    "no" | "off" | "n" | "0" => finding.help(format!("write `{key}: false`")),
                     _ => finding,
                 });
                 None
@@ -384,8 +274,26 @@ impl<'a> Section<'a> {
         let at = own.map_or(self.at, |(name, _)| name.span);
         let mut section = Section::open(self.reader, key.form.0, entries, at).with_fallback(fallback);
         let value = read(&mut section);
-        self.out.put_block(key.name, section.out);
+        self.out.put_block(key.name, section.finish());
         value
+    }
+
+    /// What was read, in the order of the reference.
+    pub(crate) fn finish(self) -> Block {
+        let place = |name: &str| self.table.keys.iter().position(|key| key.name() == name);
+        self.out.ordered(place)
+    }
+
+    /// Whether a key is most likely meant by one that is unknown, and reported as such.
+    pub(crate) fn misspells(&self, key: &str) -> bool {
+        let is_unknown = |name: &Name| !self.table.keys.iter().any(|key| key.name() == name.text);
+        let mut unknown = self.entries.iter().map(|(name, _)| name).filter(|name| is_unknown(name));
+        unknown.any(|name| nearest_key(self.table, &name.text) == Some(key))
+    }
+
+    /// Whether a key stands in this mapping itself.
+    pub(crate) fn has_own(&self, key: &str) -> bool {
+        self.entries.iter().any(|(name, _)| name.text == key)
     }
 
     /// Whether a key stands here, or is inherited.
@@ -403,63 +311,5 @@ fn with_article(noun: &str) -> String {
     match noun {
         "count" => "a whole number".to_owned(),
         _ => format!("a {noun}"),
-    }
-}
-
-/// The key that was most likely meant.
-pub(crate) fn nearest_key(table: &'static Table, key: &str) -> Option<&'static str> {
-    let folded = key.to_ascii_lowercase().replace(['-', ' '], "_");
-    let alias = table.aliases.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(&folded) || *alias == key);
-    alias.map(|(_, name)| *name).or_else(|| {
-        let names = table.keys.iter().map(|key| Describe::name(*key));
-        nearest(names, key)
-    })
-}
-
-/// The word that is closest, if it is close at all.
-pub(crate) fn nearest<'w>(words: impl IntoIterator<Item = &'w str>, given: &str) -> Option<&'w str> {
-    let folded = snake(given);
-    words
-        .into_iter()
-        .map(|word| (strsim::osa_distance(&snake(word), &folded), word))
-        .min_by_key(|(distance, _)| *distance)
-        .filter(|(distance, word)| *distance <= (word.chars().count().max(given.chars().count()) / 3).max(1))
-        .map(|(_, word)| word)
-}
-
-/// `connectTimeout` and `connect-timeout` are as close to `connect_timeout` as can be.
-fn snake(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut was_lower = false;
-    for character in text.chars().take(64) {
-        if character.is_ascii_uppercase() && was_lower {
-            out.push('_');
-        }
-        was_lower = character.is_ascii_lowercase();
-        out.push(if character == '-' { '_' } else { character.to_ascii_lowercase() });
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::reference;
-
-    #[test]
-    fn the_nearest_key_is_named() {
-        for (table, given, wanted) in [
-            (&reference::CLIENT, "tokns", Some("tokens")),
-            (&reference::TOOLS, "denny", Some("deny")),
-            (&reference::TOP, "servers", Some("upstreams")),
-            (&reference::TOP, "upstream", Some("upstreams")),
-            (&reference::TOP, "drainTimeout", Some("drain_timeout")),
-            (&reference::UPSTREAM, "connect-timeout", Some("connect_timeout")),
-            (&reference::UPSTREAM, "Command", Some("command")),
-            (&reference::UPSTREAM, "autoApprove", None),
-            (&reference::TOP, "x", None),
-        ] {
-            assert_eq!(nearest_key(table, given), wanted, "{given}");
-        }
     }
 }

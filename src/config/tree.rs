@@ -135,7 +135,8 @@ enum Draft {
 fn draft_to_node(draft: Spanned<Draft>, text: &str) -> Result<Node, SyntaxError> {
     let span = Span::of(draft.defined, text);
     let written = |kind| {
-        let text = span.slice(text).trim().to_owned();
+        // A tag makes a number of a quoted text too.
+        let text = span.slice(text).trim().trim_matches(['"', '\'']).to_owned();
         Value::Scalar(Scalar { text, kind })
     };
     let value = match draft.value {
@@ -245,36 +246,88 @@ impl<'de> Visitor<'de> for DraftVisitor {
 mod tests {
     use super::*;
 
-    #[test]
-    fn try_it() {
-        for text in [
-            "a: 1\nb: [no, 123, 1.0, 'q', \"x\\ty\", 0x1f, 1_000, .nan, 1e999, ~, null, true, 99999999999999999999999] # c\nc:\nd: &x {k: v, k: w, 12: 3, no: x, true: y}\ne: *x\nf:\n  <<: *x\n  z: 1\n",
-            "",
-            "# only\n",
-            "a: 1\n---\nb: 2\n",
-            "a:\n\tb: 1\n",
-            "\u{feff}a: 1\n",
-            "a: [1\n",
-            "a: b: c\n",
-            "{\"a\": {\"b\": [1, \"ü\", true]}}",
-            "? [a, b]\n: c\n",
-            "a: !!str 123\nb: !foo bar\nc: !!int '5'\n",
-            "x: |\n  hello\n  w\ny: >-\n  a\n  b\nz: a\n  b c\n",
-            "a: *nope\n",
-            "a: &a [*a]\n",
-            "a: \"unclosed\n",
-            "just text",
-            "ä: 1\nüb: é1\n",
-            "a: \"\"\nb: ''\n? \n: 3\n",
-            "a: !!binary aGVsbG8=\n",
-            "a: 0755\nb: +1\nc: -0\nd: 2027-01-01\n",
-            "  a: 1\n b: 2\n",
-            "- a\n- b\n",
-            "a: @x\n",
-            "a: %x\n",
-            "a: `x\n",
-        ] {
-            println!("=== {text:?}\n{:?}", parse(text));
+    /// A tree as one line: keys and scalars with line and column, kinds as a letter.
+    fn shown(node: &Node) -> String {
+        let at = |span: Span| format!("@{}:{}", span.line, span.column);
+        match &node.value {
+            Value::Null => format!("null{}", at(node.span)),
+            Value::Scalar(scalar) => {
+                let kind = match scalar.kind {
+                    ScalarKind::Text => 't',
+                    ScalarKind::Flag => 'f',
+                    ScalarKind::Number => 'n',
+                };
+                format!("{kind}({}){}", scalar.text, at(node.span))
+            }
+            Value::List(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(" ")),
+            Value::Map(entries) => {
+                let entries = entries
+                    .iter()
+                    .map(|(name, node)| format!("{}{}={}", name.text, at(name.span), shown(node)));
+                format!("{{{}}}", entries.collect::<Vec<_>>().join(" "))
+            }
         }
+    }
+
+    #[test]
+    fn scalars_keep_their_text_and_place() {
+        for (text, wanted) in [
+            ("a: no", "{a@1:1=t(no)@1:4}"),
+            (
+                "a: [123, 1.0, 0x1f, 1_000, .nan, 1e999, 0755]",
+                "{a@1:1=[n(123)@1:5 n(1.0)@1:10 n(0x1f)@1:15 n(1_000)@1:21 n(.nan)@1:28 n(1e999)@1:34 n(0755)@1:41]}",
+            ),
+            (
+                "a: [true, ~, null, 'true', \"~\"]",
+                "{a@1:1=[f(true)@1:5 null@1:11 null@1:14 t(true)@1:20 t(~)@1:28]}",
+            ),
+            ("a: 99999999999999999999999", "{a@1:1=n(99999999999999999999999)@1:4}"),
+            ("a: !!str 12\nb: !!int '5'", "{a@1:1=t(12)@1:10 b@2:1=n(5)@2:10}"),
+            ("no: 1\n12: x\ntrue: y", "{no@1:1=n(1)@1:5 12@2:1=t(x)@2:5 true@3:1=t(y)@3:7}"),
+            ("\u{feff}ü: é # c", "{ü@1:1=t(é)@1:4}"),
+            ("{\"a\": {\"b\": [\"\\u00fc\", false]}}", "{a@1:2={b@1:8=[t(ü)@1:14 f(false)@1:24]}}"),
+        ] {
+            assert_eq!(parse(text).map(|node| shown(&node)).unwrap(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn duplicate_keys_are_kept_and_aliases_point_to_what_they_stand_for() {
+        assert_eq!(shown(&parse("{a: 1, a: 2}").unwrap()), "{a@1:2=n(1)@1:5 a@1:8=n(2)@1:11}");
+        assert_eq!(shown(&parse("a: &x 1\nb: *x").unwrap()), "{a@1:1=n(1)@1:7 b@2:1=n(1)@1:7}");
+        let merged = "a: &x {k: 1, l: 2}\nb: {<<: *x, k: 3}";
+        assert_eq!(
+            shown(&parse(merged).unwrap()),
+            "{a@1:1={k@1:8=n(1)@1:11 l@1:14=n(2)@1:17} b@2:1={k@2:13=n(3)@2:16 l@1:14=n(2)@1:17}}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_yaml_has_a_place() {
+        for (text, line, column) in [
+            ("a:\n\tb: 1", 2, 2),
+            ("a: [1", 1, 4),
+            ("a: b: c", 1, 5),
+            ("a: *b", 1, 4),
+            ("a: &a [*a]", 1, 8),
+            ("a: 1\n---\nb: 2", 3, 1),
+            ("? [a]\n: b", 1, 3),
+        ] {
+            let error = parse(text).expect_err(text);
+            let span = error.span.unwrap();
+            assert_eq!((span.line, span.column), (line, column), "{text}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn bombs_do_not_go_off() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for at in 1..9 {
+            let before = format!("*a{}", at - 1);
+            bomb.push_str(&format!("a{at}: &a{at} [{}]\n", [before.as_str(); 9].join(", ")));
+        }
+        assert!(parse(&bomb).is_err());
+        assert!(parse(&"[".repeat(100_000)).is_err());
+        assert!(parse(&format!("a: {}1{}", "[".repeat(40), "]".repeat(40))).is_err());
     }
 }

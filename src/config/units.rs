@@ -18,6 +18,9 @@ pub(crate) trait Unit: Copy + Ord + fmt::Debug + Send + Sync + 'static {
     /// How it is written.
     const FORMS: &'static str;
 
+    /// Whether YAML takes it for a number.
+    const IS_NUMBER: bool = false;
+
     /// Reads it; `None` if it is not written so.
     fn parse(text: &str) -> Option<Self>;
 
@@ -87,12 +90,15 @@ impl Unit for Bytes {
 
 impl Unit for u64 {
     const NOUN: &'static str = "count";
-    const FORMS: &'static str = "a whole number, like `100`";
+    const FORMS: &'static str = "`100` or `10_000`";
+    const IS_NUMBER: bool = true;
 
     fn parse(text: &str) -> Option<Self> {
-        let text = text.strip_prefix('+').unwrap_or(text);
-        let (is_number, digits) = (text.starts_with(|c: char| c.is_ascii_digit()), text.replace('_', ""));
-        if is_number && digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+        let digits = text.strip_prefix('+').unwrap_or(text);
+        let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+        // One that is too large for the type is out of any bounds.
+        is_number.then(|| digits.replace('_', "").parse().unwrap_or(Self::MAX))
     }
 
     fn write(self) -> String {
@@ -102,21 +108,25 @@ impl Unit for u64 {
 
 impl Rate {
     /// How rates are written.
-    pub(crate) const FORMS: &'static str = "`60/min`, `5/s`, `1000/h`, `10/day` or `1/10s`";
+    pub(crate) const FORMS: &'static str =
+        "`60/min`, `5/s`, `1000/h`, `10/day` or `1/10s`: 1 to 1000000, in at most 31 days";
+    /// The greatest count.
+    const MAX_COUNT: u32 = 1_000_000;
     /// The longest period.
-    pub(crate) const MAX_PERIOD: Duration = Duration::from_secs(31 * 86_400);
+    const MAX_PERIOD: Duration = Duration::from_secs(31 * 86_400);
 
-    /// Reads a rate. `None` if it is not written so, or none at all (`0/s`), or over too long a period.
+    /// Reads a rate. `None` if it is not written so, or none at all (`0/s`), or out of bounds.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (count, period) = text.split_once('/')?;
-        let count: u32 = u64::parse(count.trim_end())?.try_into().ok()?;
+        let count = u32::try_from(u64::parse(count.trim_end())?).ok()?;
         let period = period.trim_start();
         let (times, unit) =
             if period.starts_with(|c: char| c.is_ascii_digit()) { split(period)? } else { (1, period) };
         let millis = factor(&PERIODS, unit)?.checked_mul(times)?;
         let period = Duration::from_millis(millis);
-        (count > 0 && millis > 0 && period <= Self::MAX_PERIOD).then_some(Self { count, period })
+        ((1..=Self::MAX_COUNT).contains(&count) && millis > 0 && period <= Self::MAX_PERIOD)
+            .then_some(Self { count, period })
     }
 }
 
@@ -211,10 +221,12 @@ mod tests {
 
     #[test]
     fn counts_are_whole_decimal_numbers() {
-        for (text, count) in [("0", 0), ("100", 100), ("10_000", 10_000), ("+5", 5)] {
+        for (text, count) in
+            [("0", 0), ("100", 100), ("10_000", 10_000), ("+5", 5), ("99999999999999999999", u64::MAX)]
+        {
             assert_eq!(u64::parse(text), Some(count), "{text}");
         }
-        for text in ["", "-1", "1.0", "1e3", "0x10", "_1", "99999999999999999999"] {
+        for text in ["", "-1", "1.0", "1e3", "0x10", "_1"] {
             assert_eq!(u64::parse(text), None, "{text}");
         }
     }

@@ -1,9 +1,10 @@
 //! What upstreams and clients share: filters of tools, and limits on calls.
 
-use crate::config::effective::{self, Origin};
+use crate::config::effective::Origin;
 use crate::config::problem::Finding;
+use crate::config::reader::Text;
 use crate::config::reference as keys;
-use crate::config::section::{Section, Text, quoted};
+use crate::config::section::{Section, quoted};
 use crate::config::tree::Span;
 use crate::config::{CallLimits, Filter, Pattern, Rate};
 
@@ -101,11 +102,18 @@ pub(crate) fn call_limits(owner: &mut Section<'_>, key: &'static keys::Key<keys:
 /// Reads `rate` and `burst`.
 pub(crate) fn rate_limits(limits: &mut Section<'_>) -> CallLimits {
     let rate = rate(limits);
-    if rate.is_none() && limits.has(keys::BURST.name) && !limits.has(keys::RATE.name) {
+    if limits.has_own(keys::BURST.name) && !limits.has(keys::RATE.name) {
         let finding = Finding::error("`burst` needs a `rate`").at(limits.place(keys::BURST.name));
         limits.report(finding.help("write `rate: 60/min` beside it, or take it out"));
     }
-    CallLimits { rate, burst: limits.small_count(&keys::BURST), concurrency: None }
+    let burst = match (limits.has(keys::BURST.name), rate) {
+        (false, Some(rate)) => {
+            limits.out.put(keys::BURST.name, rate.count.to_string(), Origin::Default);
+            None
+        }
+        _ => limits.small_count(&keys::BURST),
+    };
+    CallLimits { rate, burst, concurrency: None }
 }
 
 fn rate(limits: &mut Section<'_>) -> Option<Rate> {
@@ -120,6 +128,6 @@ fn rate(limits: &mut Section<'_>) -> Option<Rate> {
         limits.report(finding.help(format!("{} is written like {}", quoted(key.name), Rate::FORMS)));
         return None;
     };
-    limits.out.put(key.name, effective::scalar(&rate.to_string()), Origin::Line(node.span.line));
+    limits.out.put(key.name, rate.to_string(), Origin::Line(node.span.line));
     Some(rate)
 }

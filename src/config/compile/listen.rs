@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use super::DEFAULT_LISTEN;
 use crate::config::effective::{self, Origin};
 use crate::config::problem::Finding;
+use crate::config::reader::Text;
 use crate::config::reference as keys;
-use crate::config::section::{Section, Text, quoted};
+use crate::config::section::{Section, quoted};
 use crate::config::tree::{Node, Value};
 
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
@@ -67,6 +68,7 @@ pub(crate) fn check_distinct(
                     Finding::error(format!("`{other_name}` and `{name}` are the same address, {address}"));
                 let span = [top.place(name), top.place(other_name)].into_iter().max_by_key(|span| span.line);
                 top.report(finding.at(span.unwrap_or_default()));
+                break;
             }
         }
     }
@@ -78,7 +80,7 @@ fn address(
     default: SocketAddr,
 ) -> SocketAddr {
     let Some(node) = section.find(key.name) else {
-        section.out.put(key.name, effective::scalar(&default.to_string()), Origin::Default);
+        section.out.put(key.name, shown(default), Origin::Default);
         return default;
     };
     let Some(text) = section.reader.text(node, &quoted(key.name)) else {
@@ -86,7 +88,7 @@ fn address(
     };
     match parse_address(text.value.trim()) {
         Ok(address) => {
-            section.out.put(key.name, effective::scalar(&address.to_string()), Origin::Line(node.span.line));
+            section.out.put(key.name, shown(address), Origin::Line(node.span.line));
             address
         }
         Err(help) => {
@@ -95,6 +97,11 @@ fn address(
             default
         }
     }
+}
+
+/// An address as YAML: only the brackets of IPv6 need quotes.
+fn shown(address: SocketAddr) -> String {
+    if address.is_ipv4() { address.to_string() } else { effective::scalar(&address.to_string()) }
 }
 
 /// Reads an address; what to do instead if it is none.

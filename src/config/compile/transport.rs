@@ -7,8 +7,9 @@ use url::Url;
 
 use crate::config::effective::{self, Origin};
 use crate::config::problem::Finding;
+use crate::config::reader::Text;
 use crate::config::reference as keys;
-use crate::config::section::{Section, Text, quoted};
+use crate::config::section::{Section, quoted};
 use crate::config::tree::{Name, Value};
 use crate::config::{Http, Stdio, Transport, mask};
 
@@ -16,7 +17,7 @@ use crate::config::{Http, Stdio, Transport, mask};
 pub(crate) fn transport(section: &mut Section<'_>) -> Option<Transport> {
     let has_command = section.has(keys::COMMAND.name);
     let has_url = section.has(keys::URL.name);
-    check_type(section, has_command, has_url);
+    check_type(section);
     match (has_command, has_url) {
         (true, false) => {
             let stdio = stdio(section);
@@ -40,6 +41,7 @@ pub(crate) fn transport(section: &mut Section<'_>) -> Option<Transport> {
             let _checked = (stdio(section), http(section));
             None
         }
+        (false, false) if section.misspells(keys::COMMAND.name) || section.misspells(keys::URL.name) => None,
         (false, false) => {
             let finding = Finding::error("an upstream needs `command` or `url`").at(section.at);
             section.report(
@@ -59,7 +61,7 @@ fn refuse(section: &Section<'_>, names: &[&str], message: &str) {
     }
 }
 
-fn check_type(section: &mut Section<'_>, has_command: bool, has_url: bool) {
+fn check_type(section: &mut Section<'_>) {
     let key = &keys::TYPE;
     if let Some(node) = section.find(key.name)
         && let Value::Scalar(scalar) = &node.value
@@ -75,6 +77,8 @@ fn check_type(section: &mut Section<'_>, has_command: bool, has_url: bool) {
     }
     let span = section.find(key.name).map(|node| node.span);
     let word = section.choice(key);
+    let has_command = section.has(keys::COMMAND.name);
+    let has_url = section.has(keys::URL.name);
     let mismatch = match word {
         "" => None,
         "stdio" => (has_url && !has_command).then_some("`type: stdio` needs a `command`"),

@@ -40,7 +40,7 @@ const OTHER_SPELLING: &str = "mcpServers";
 pub(crate) fn upstreams(top: &mut Section<'_>, naming: &Naming) -> Upstreams {
     let key = keys::UPSTREAMS.name;
     let spelled: Vec<&str> = [key, OTHER_SPELLING].into_iter().filter(|key| top.has(key)).collect();
-    if spelled.is_empty() {
+    if spelled.is_empty() && !top.misspells(key) {
         let finding = Finding::error("there are no `upstreams`").at(top.at);
         top.report(finding.help("the least file is `upstreams: {}`"));
     }
@@ -63,7 +63,7 @@ pub(crate) fn upstreams(top: &mut Section<'_>, naming: &Naming) -> Upstreams {
             let section = Section::open(top.reader, &keys::UPSTREAM, entries, name.span);
             let mut section = section.with_fallback(defaults);
             upstream(&mut section, name, naming, &mut upstreams);
-            block.put_block(&name.text, section.out);
+            block.put_block(&name.text, section.finish());
         }
     }
     top.out.put_block(key, block);
@@ -183,6 +183,7 @@ fn prefix(section: &mut Section<'_>, name: &Name, naming: &Naming) -> String {
         section.report(
             finding.help("a prefix has letters, digits, `_`, `-` and `.`, at most 64 of them, or is empty"),
         );
+        return format!("{}{}", name.text, naming.separator);
     }
     if text.value.is_empty() || text.value.ends_with(&naming.separator) {
         return text.value;
@@ -193,7 +194,9 @@ fn prefix(section: &mut Section<'_>, name: &Name, naming: &Naming) -> String {
 /// Warns of upstreams whose names may collide.
 fn check_prefixes(top: &Section<'_>, upstreams: &Upstreams) {
     for (at, (name, prefix, span)) in upstreams.all.iter().enumerate() {
-        let Some((first, _, _)) = upstreams.all.iter().take(at).find(|(_, other, _)| other == prefix) else {
+        let mut earlier = upstreams.all.iter().take(at);
+        // Of two with one name, the name is reported.
+        let Some((first, _, _)) = earlier.find(|(other, same, _)| same == prefix && other != name) else {
             continue;
         };
         let message = if prefix.is_empty() {

@@ -113,7 +113,7 @@ pub(crate) static RATE: Key<Free> = Key {
     name: "rate",
     about: "How many per period: a count, a slash, and the period, like `60/min` or `1/10s`. The tokens come back \
             evenly over the period.",
-    form: Free { written: "rate", default: "no limit", bounds: "1 or more, in at most `31d`" },
+    form: Free { written: "rate", default: "no limit", bounds: "`1` to `1000000`, in at most `31d`" },
 };
 
 pub(crate) static BURST: Key<Bounded<u64>> = Key {

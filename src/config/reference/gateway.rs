@@ -8,7 +8,7 @@ use crate::config::units::Bytes;
 /// The whole file.
 pub(crate) static TOP: Table = Table {
     path: "",
-    about: "The whole file.",
+    about: "What may stand at the top. Only `upstreams` must.",
     keys: &[
         &LISTEN,
         &ADMIN,
@@ -124,7 +124,7 @@ pub(crate) static LIMITS: Table = Table {
         &EDGE,
     ],
     later: &[],
-    aliases: &[("rate", "edge"), ("burst", "edge"), ("depth", "message"), ("max_body", "body")],
+    aliases: &[("rate", "edge"), ("burst", "edge"), ("max_body", "body")],
     example: "\
 upstreams:
   time: {command: uvx, args: [mcp-server-time]}
@@ -256,7 +256,7 @@ pub(crate) static SESSIONS: Table = Table {
     about: "Sessions of clients up to 2025-11-25, and open streams.",
     keys: &[&IDLE_TIMEOUT, &KEEP_ALIVE, &SESSION_KEY],
     later: &[],
-    aliases: &[("ttl", "idle_timeout"), ("timeout", "idle_timeout"), ("secret", "key"), ("max", "limits")],
+    aliases: &[("ttl", "idle_timeout"), ("timeout", "idle_timeout"), ("secret", "key")],
     example: "\
 upstreams:
   time: {command: uvx, args: [mcp-server-time]}
@@ -320,7 +320,7 @@ pub(crate) static POLICY: Table = Table {
     about: "How refusals are worded.",
     keys: &[&REVEAL_DENIED],
     later: &[],
-    aliases: &[("allow", "tools"), ("deny", "tools")],
+    aliases: &[("reveal", "reveal_denied")],
     example: "",
 };
 

@@ -67,7 +67,7 @@ pub(crate) static DEFAULTS: Table = Table {
         &UPSTREAM_LIMITS,
     ],
     later: LATER,
-    aliases: ALIASES,
+    aliases: &[("allow", "tools"), ("deny", "tools"), ("rate", "limits"), ("concurrency", "limits")],
     example: "\
 defaults:
   timeout: 20s

@@ -1,0 +1,134 @@
+//! What reading any value has in common: variables are filled in, findings are collected.
+//!
+//! Must not know: which keys there are, what values are for.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::expand::{self, ExpandError};
+use super::problem::Finding;
+use super::tree::{Name, Node, ScalarKind, Span, Value};
+
+/// What reading has in common: the variables, and what was found.
+pub(crate) struct Reader<'a> {
+    /// Relative paths count from here.
+    pub(crate) folder: PathBuf,
+    pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
+    pub(crate) findings: RefCell<Vec<Finding>>,
+}
+
+/// A text, variables filled in.
+#[derive(Clone, Debug)]
+pub(crate) struct Text {
+    pub(crate) value: String,
+    /// As it stands in the file; the only form that is shown.
+    pub(crate) written: String,
+    pub(crate) span: Span,
+    /// Whether variables had a part in it.
+    pub(crate) is_expanded: bool,
+    /// What YAML takes it for, as it is written.
+    pub(crate) kind: ScalarKind,
+    /// Variables in it that are set and empty.
+    pub(crate) empty: Vec<String>,
+}
+
+impl Reader<'_> {
+    pub(crate) fn report(&self, finding: Finding) {
+        self.findings.borrow_mut().push(finding);
+    }
+
+    /// The scalar as text; a finding and `None` if it is none. `what` names it in messages.
+    pub(crate) fn text(&self, node: &Node, what: &str) -> Option<Text> {
+        let scalar = match &node.value {
+            Value::Scalar(scalar) => scalar,
+            Value::Null | Value::List(_) | Value::Map(_) => {
+                self.report_kind(node, what, "text");
+                return None;
+            }
+        };
+        match expand::expand(&scalar.text, self.env) {
+            Ok(expanded) => Some(Text {
+                value: expanded.text,
+                written: scalar.text.clone(),
+                span: node.span,
+                is_expanded: expanded.is_changed,
+                kind: scalar.kind,
+                empty: expanded.empty,
+            }),
+            Err(errors) => {
+                for error in errors {
+                    self.report(expand_finding(&error, what).at(node.span));
+                }
+                None
+            }
+        }
+    }
+
+    /// As [`Self::text`], for what must not come out empty because a variable is.
+    pub(crate) fn secret_text(&self, node: &Node, what: &str) -> Option<Text> {
+        let text = self.text(node, what)?;
+        for name in &text.empty {
+            let finding = Finding::error(format!("the variable `{name}`, in {what}, is set but empty"));
+            self.report(
+                finding.at(text.span).help(format!("set it, or write `${{{name}:-}}` if empty is meant")),
+            );
+        }
+        text.empty.is_empty().then_some(text)
+    }
+
+    pub(crate) fn report_kind(&self, node: &Node, what: &str, wanted: &str) {
+        let finding = match node.value {
+            Value::Null => Finding::error(format!("{what} has no value: expected {wanted}"))
+                .help("leave it out for the default; null is no value, and the text needs quotes"),
+            Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
+                Finding::error(format!("{what} is {}: expected {wanted}", node.kind()))
+            }
+        };
+        self.report(finding.at(node.span));
+    }
+
+    /// The items of a list; a finding and `None` if it is none.
+    pub(crate) fn items<'n>(&self, node: &'n Node, what: &str, wanted: &str) -> Option<&'n [Node]> {
+        if let Value::List(items) = &node.value {
+            return Some(items);
+        }
+        self.report_kind(node, what, wanted);
+        None
+    }
+
+    /// The entries of a mapping, each key once; findings for duplicates, and `None` if it is no mapping.
+    pub(crate) fn entries<'n>(&self, node: &'n Node, what: &str, wanted: &str) -> Option<&'n [(Name, Node)]> {
+        let Value::Map(entries) = &node.value else {
+            self.report_kind(node, what, wanted);
+            return None;
+        };
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for (name, _) in entries {
+            if let Some(first) = seen.get(name.text.as_str()) {
+                let finding = Finding::error(format!("duplicate key `{}`", name.text));
+                self.report(finding.at(name.span).help(format!("it is also on line {first}")));
+            } else {
+                seen.insert(&name.text, name.span.line);
+            }
+        }
+        Some(entries)
+    }
+}
+
+fn expand_finding(error: &ExpandError, what: &str) -> Finding {
+    match error {
+        ExpandError::Unset(name) => Finding::error(format!("the variable `{name}`, in {what}, is not set"))
+            .help(format!("set it, or give a default: `${{{name}:-…}}`; `$$` is a dollar")),
+        ExpandError::Unclosed => Finding::error(format!("{what} has `${{` without `}}`"))
+            .help("variables are written `${NAME}`; `$$` is a dollar"),
+        ExpandError::BadName(name) => Finding::error(format!(
+            "{what} has `${{{name}…}}`, which names no variable"
+        ))
+        .help("variables are written `${NAME}` or `${NAME:-default}`, names with letters, digits and `_`"),
+        ExpandError::Nested(name) => {
+            Finding::error(format!("the default of `{name}`, in {what}, has a variable"))
+                .help("a default is plain text")
+        }
+    }
+}

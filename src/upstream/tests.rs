@@ -1,0 +1,5 @@
+//! The upstream side as a whole, in front of scripted servers.
+
+mod bench;
+mod eras;
+mod pipes;
