@@ -64,11 +64,9 @@ fn nam_01_two_pairs_with_one_public_name() {
     let client = Client::legacy(&gateway);
     client.wait_tools(&[&all[0], &all[1]]);
     assert_eq!(says(&client, &all[0]), "a: b__c");
-    assert_eq!(
-        client.call("a__b__c", json!({}))["error"].is_object(),
-        all[0] != "a__b__c",
-        "nobody else's name"
-    );
+    let other = client.call("a__b__c", json!({}));
+    assert!(other["error"].is_object() || other["result"]["isError"] == true, "nobody else's name: {other}");
+    assert_eq!(alone.calls().len(), 1);
 }
 
 #[test]
@@ -184,6 +182,21 @@ fn nam_05_characters_that_some_clients_refuse_are_mapped_without_collision() {
     drop(gateway);
     let again = Config::new().upstream("up", &upstream).ready();
     assert_eq!(Client::modern(&again).tool_names(), names, "deterministic");
+}
+
+/// A modern server over HTTP gets the native name in a header, too: encoded where a header cannot hold it.
+#[test]
+fn nam_05_native_names_fit_into_headers() {
+    let names = ["a b", " padded ", "tool_ü", "line\nbreak", "=?base64?eA==?=", "nul\0", "x: y\r\nX-Evil: 1"];
+    let upstream = Script::modern().tools(names).http();
+    let gateway = Config::new().upstream("up", &upstream).ready();
+    let client = Client::legacy(&gateway);
+    let exposed = client.tool_names();
+    assert_eq!(exposed.len(), names.len(), "{exposed:?}");
+    for (name, native) in exposed.iter().zip(names) {
+        assert_eq!(says(&client, name), native);
+    }
+    assert!(upstream.received().iter().all(|received| received.header("x-evil").is_none()));
 }
 
 #[test]
