@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::failure::Failure;
 use super::listener::Listener;
-use super::transport::{Farewell, Outgoing, Transport};
+use super::transport::{Farewell, Outgoing, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Answer, Call, Hop, Outcome, ResultForm};
 use crate::mcp::{Body, Id, ProtocolVersion, Raw, Request, Response, key};
@@ -77,6 +77,7 @@ impl Modern {
                 // Closing the stream says it.
                 Transport::Http(_) => Farewell::Silent,
             },
+            resumption: Resumption::Never,
         };
         self.wire.transport.request(outgoing).await.map(|reply| read(reply.response))
     }
