@@ -203,7 +203,7 @@ impl Dialer {
 
     fn modern(&self, wire: Arc<Wire>, hello: Hello) -> Connection {
         *self.memory() = Memory { era: Some(Era::Modern), dies_of_probe: false };
-        Connection::new(Dialect::Modern(Modern::new(wire, hello)))
+        Connection::new(Dialect::Modern(Modern::new(wire, hello, &self.tasks)))
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {

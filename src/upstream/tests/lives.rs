@@ -273,3 +273,55 @@ async fn a_list_is_read_again_every_so_often() {
     }
     bench.stop().await;
 }
+
+#[tokio::test]
+async fn a_modern_server_that_tells_of_changes_is_subscribed_to() {
+    let tools = Arc::new(AtomicUsize::new(1));
+    let count = Arc::clone(&tools);
+    let site = Site::open(move |seen: &Seen| match seen.method() {
+        "server/discover" => json_text(seen.result(&json!({
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {"listChanged": true}},
+        }))),
+        "subscriptions/listen" => {
+            count.store(2, Ordering::SeqCst);
+            let event = |method: &str| {
+                let params = json!({"_meta": {"io.modelcontextprotocol/subscriptionId": seen.body["id"]}});
+                format!("data: {}\n\n", json!({"jsonrpc": "2.0", "method": method, "params": params}))
+            };
+            let events = ["notifications/subscriptions/acknowledged", "notifications/tools/list_changed"];
+            super::site::stream_of(events.map(event).to_vec(), super::site::End::Stays)
+        }
+        "tools/list" => {
+            let tools: Vec<_> =
+                (0..count.load(Ordering::SeqCst)).map(|n| json!({"name": n.to_string()})).collect();
+            json_text(seen.result(&json!({"resultType": "complete", "tools": tools})))
+        }
+        _ => super::site::modern(seen),
+    })
+    .await;
+    let bench = Bench::http(&site.url);
+    bench.offer(|offer| offer.tools.len() == 2).await;
+    let listen = &site.seen_of("subscriptions/listen")[0];
+    assert_eq!(listen.body["params"]["notifications"], json!({"toolsListChanged": true}));
+    assert_eq!(listen.header("mcp-method"), Some("subscriptions/listen"));
+    bench.stop().await;
+    assert!(site.seen_of("notifications/cancelled").is_empty(), "closing the stream says it");
+}
+
+#[tokio::test]
+async fn a_subscription_that_is_refused_is_not_asked_for_again() {
+    let site = Site::open(move |seen: &Seen| match seen.method() {
+        "server/discover" => json_text(seen.result(&json!({
+            "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}},
+        }))),
+        _ => super::site::modern(seen),
+    })
+    .await;
+    let bench = Bench::http(&site.url);
+    bench.ready().await;
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(site.seen_of("subscriptions/listen").len(), 1);
+    bench.stop().await;
+}
