@@ -3,5 +3,6 @@
 //!
 //! Must not know: sockets, sessions, upstreams.
 
+pub mod from_legacy;
 pub mod hello;
 pub mod to_legacy;

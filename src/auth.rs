@@ -1,0 +1,7 @@
+//! Who is calling: the credentials of a request become a [`Principal`](crate::exchange::Principal).
+//!
+//! Must not know: MCP methods, what a principal may do.
+
+mod bearer;
+
+pub use bearer::{AuthError, Authenticator};

@@ -1,0 +1,28 @@
+//! Our face towards clients: one HTTP endpoint for both eras.
+//!
+//! A request's road: `accept` (connections) → `http` (paths, Host, Origin, credentials) → `post` (body) →
+//! `classify` (era) → `modern` or `legacy` → the gateway → `reply` (what it looks like) → `stream` (one document, or
+//! events before it).
+//!
+//! Must not know: upstreams.
+
+mod accept;
+mod body;
+mod classify;
+mod endpoint;
+#[cfg(test)]
+mod for_test;
+mod http;
+mod in_flight;
+mod legacy;
+mod legacy_session;
+mod level;
+mod media;
+mod modern;
+mod post;
+mod reply;
+mod seal;
+mod site;
+mod stream;
+
+pub use self::http::serve;

@@ -1,0 +1,171 @@
+//! Accepts connections and serves them, within bounds, until told to stop.
+//!
+//! Must not know: what is served.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// A pause after a failed accept: out of descriptors, trying at once would only burn the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections beyond the limit that are told so at the same time; later ones are closed without a word.
+const MAX_TURNED_AWAY: usize = 64;
+
+/// How long a connection beyond the limit may take to be told so.
+const TURN_AWAY_WITHIN: Duration = Duration::from_secs(2);
+
+/// Requests that one HTTP/2 connection may have under way.
+const MAX_STREAMS: u32 = 256;
+
+/// How often a silent HTTP/2 connection is asked whether it lives, and how long it may take to say so.
+const HTTP2_PING: Duration = Duration::from_secs(20);
+
+/// The beginning of every HTTP/2 connection.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How long between two looks at a connection that has sent too little to be told apart.
+const PREFACE_POLL: Duration = Duration::from_millis(20);
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) IpAddr);
+
+/// Bounds of a listener.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Connections at the same time.
+    pub(super) connections: usize,
+    /// Time for the head of a request to arrive, on a connection that is kept open, too.
+    pub(super) header_timeout: Duration,
+    /// How often `tick` is called.
+    pub(super) tick: Duration,
+}
+
+/// Serves with `serve` until `shutdown`; then lets what is under way end, however long that takes. Calls
+/// `tick` every now and then, from the same task.
+///
+/// Cancel safe: dropping the future ends all connections at once.
+pub(super) async fn run<S, F>(
+    listener: TcpListener,
+    bounds: Bounds,
+    serve: S,
+    tick: impl Fn(),
+    shutdown: CancellationToken,
+) where
+    S: Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    let builder = http_builder(bounds.header_timeout);
+    let graceful = GracefulShutdown::new();
+    let (mut connections, mut turned_away) = (JoinSet::new(), JoinSet::new());
+    let mut ticks = tokio::time::interval(bounds.tick);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let (socket, peer) = tokio::select! {
+            () = shutdown.cancelled() => break,
+            Some(_ended) = connections.join_next(), if !connections.is_empty() => continue,
+            Some(_ended) = turned_away.join_next(), if !turned_away.is_empty() => continue,
+            _ = ticks.tick() => { tick(); continue }
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(_) => { sleep(ACCEPT_PAUSE).await; continue }
+            },
+        };
+        // Small messages are the rule; waiting to fill a segment only adds latency.
+        let _best_effort = socket.set_nodelay(true);
+        if connections.len() >= bounds.connections {
+            if turned_away.len() < MAX_TURNED_AWAY {
+                turned_away.spawn(timeout(TURN_AWAY_WITHIN, turn_away(socket)));
+            }
+            continue;
+        }
+        let (builder, watcher) = (builder.clone(), graceful.watcher());
+        let service = with_peer(serve.clone(), peer);
+        connections.spawn(async move {
+            if timeout(bounds.header_timeout, beginning(&socket)).await.is_err() {
+                return;
+            }
+            let connection = builder.serve_connection(TokioIo::new(socket), service).into_owned();
+            // A broken connection is its client's affair.
+            drop(watcher.watch(connection).await);
+        });
+    }
+    drop((listener, turned_away));
+    graceful.shutdown().await;
+}
+
+fn http_builder(header_timeout: Duration) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .keep_alive_interval(HTTP2_PING)
+        .keep_alive_timeout(HTTP2_PING);
+    builder
+}
+
+/// Waits until the connection has sent enough to be told apart as HTTP/1 or HTTP/2. hyper waits for that
+/// without a limit.
+async fn beginning(socket: &TcpStream) {
+    let mut start = [0_u8; HTTP2_PREFACE.len()];
+    loop {
+        match socket.peek(&mut start).await {
+            Ok(0) | Err(_) => return,
+            Ok(count) => {
+                let seen = start.get(..count).unwrap_or_default();
+                if count == HTTP2_PREFACE.len() || !HTTP2_PREFACE.starts_with(seen) {
+                    return;
+                }
+                sleep(PREFACE_POLL).await;
+            }
+        }
+    }
+}
+
+fn with_peer<S, F>(
+    serve: S,
+    peer: SocketAddr,
+) -> impl hyper::service::Service<
+    Request<Incoming>,
+    Response = Response,
+    Error = Infallible,
+    Future = impl Future<Output = Result<Response, Infallible>> + Send + 'static,
+> + Send
++ 'static
+where
+    S: Fn(Request<Body>) -> F + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    let peer = Peer(peer.ip().to_canonical());
+    service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        let response = serve(request.map(Body::new));
+        async move { Ok(response.await) }
+    })
+}
+
+/// Tells one client that there are too many.
+async fn turn_away(socket: TcpStream) {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().keep_alive(false);
+    let service = service_fn(|_request: Request<Incoming>| async {
+        Ok::<_, Infallible>(super::stream::respond(super::http::too_many_connections()))
+    });
+    drop(builder.serve_connection(TokioIo::new(socket), service).await);
+}

@@ -1,0 +1,186 @@
+//! What both eras need to serve a message.
+//!
+//! Must not know: either era's rules.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::in_flight::{Flight, InFlight, Scope};
+use super::legacy_session::{SessionTable, SessionUse};
+use super::level::Logs;
+use super::media::single;
+use super::reply::{Asked, Reply};
+use super::seal::SealError;
+use crate::auth::Authenticator;
+use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
+use crate::gateway::{EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
+use crate::mcp::{Era, ListKind, Method, Raw, Request};
+use crate::wire::headers::SESSION_ID;
+
+/// What Waypost calls itself towards clients.
+const SERVER_NAME: &str = "waypost";
+
+/// One endpoint and all that its requests share.
+pub(super) struct Endpoint {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) authenticator: Authenticator,
+    pub(super) sessions: SessionTable,
+    pub(super) in_flight: Arc<InFlight>,
+}
+
+/// Who sent a request.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub(super) principal: Principal,
+    /// Under which name the edge limit counts it.
+    pub(super) edge: EdgeCaller,
+}
+
+/// The session that a request names.
+#[derive(Debug)]
+pub(super) enum Presented {
+    /// None.
+    Absent,
+    /// One that lives.
+    Live(SessionUse),
+    /// One that is unknown, expired, deleted, or another principal's.
+    Unknown,
+}
+
+impl Presented {
+    /// The answer to a request in a session that does not live.
+    pub(super) fn gone() -> Reply {
+        let text = "the session is unknown or has ended; send `initialize` to begin another";
+        Reply::transport(StatusCode::NOT_FOUND, text)
+    }
+}
+
+/// What one message leads to.
+pub(super) enum Step {
+    /// An answer that is there already.
+    Done(Reply),
+    /// A call to carry.
+    Carry(Box<Prepared>),
+}
+
+/// A call ready to go, and how to answer it.
+pub(super) struct Prepared {
+    pub(super) call: Call,
+    pub(super) asked: Asked,
+    pub(super) events: mpsc::Receiver<Event>,
+    pub(super) logs: Logs,
+    /// Lets the client cancel the call while it runs.
+    pub(super) flight: Flight,
+    /// Keeps the session from becoming idle while it runs.
+    pub(super) session: Option<SessionUse>,
+}
+
+/// What a request is, besides its text.
+pub(super) struct Terms {
+    pub(super) era: Era,
+    pub(super) method: Method,
+    pub(super) hop: Hop,
+    pub(super) logs: Logs,
+    pub(super) session: Option<SessionUse>,
+}
+
+impl Endpoint {
+    /// An endpoint of `gateway`.
+    ///
+    /// # Errors
+    /// If the key for session ids cannot be set up.
+    pub(super) fn new(gateway: Arc<Gateway>) -> Result<Self, SealError> {
+        let config = gateway.config();
+        Ok(Self {
+            authenticator: Authenticator::new(config),
+            sessions: SessionTable::new(config, Arc::clone(gateway.metrics()))?,
+            in_flight: Arc::default(),
+            gateway,
+        })
+    }
+
+    /// Looks up the session that a request names.
+    pub(super) fn present(&self, headers: &HeaderMap, caller: &Caller) -> Presented {
+        if !headers.contains_key(SESSION_ID) {
+            return Presented::Absent;
+        }
+        let found = single(headers, SESSION_ID).and_then(|id| self.sessions.find(id, &caller.principal.name));
+        found.map_or(Presented::Unknown, Presented::Live)
+    }
+
+    /// Makes a call out of a request and enters it into the table of calls in flight.
+    pub(super) fn prepare(&self, caller: &Caller, request: Request, terms: Terms) -> Step {
+        let Terms { era, method, hop, logs, session } = terms;
+        let (sink, events) = EventSink::new();
+        let (id, cancel) = (request.id.clone(), Cancel::default());
+        let flight = self.in_flight.enter(caller.scope(session.as_ref()), id.clone(), cancel.clone());
+        let call = Call {
+            method,
+            request,
+            hop,
+            principal: caller.principal.clone(),
+            session: session.as_ref().map(|session| Arc::clone(&session.id)),
+            events: sink,
+            cancel,
+        };
+        Step::Carry(Box::new(Prepared {
+            call,
+            asked: Asked { era, method, id },
+            events,
+            logs,
+            flight,
+            session,
+        }))
+    }
+
+    /// The page of a list that a request asks for.
+    ///
+    /// # Errors
+    /// `InvalidParams` if the cursor is no string, or none of ours.
+    pub(super) fn list(
+        &self,
+        caller: &Caller,
+        kind: ListKind,
+        request: &Request,
+    ) -> Result<Page, GatewayError> {
+        let cursor = match request.param("cursor") {
+            Some(raw) if raw.text() != "null" => Some(raw.string().ok_or_else(|| {
+                GatewayError::new(GatewayErrorKind::InvalidParams, "`params.cursor` must be a string")
+            })?),
+            Some(_) | None => None,
+        };
+        self.gateway.list(kind, &caller.principal, cursor.as_deref())
+    }
+}
+
+impl Caller {
+    /// Within what the ids of this caller are its own.
+    pub(super) fn scope(&self, session: Option<&SessionUse>) -> Scope {
+        match (session, &self.edge) {
+            (Some(session), _) => Scope::Session(Arc::clone(&session.id)),
+            (None, EdgeCaller::Client(client)) => Scope::Client(*client),
+            (None, EdgeCaller::Address(address)) => Scope::Address(*address),
+        }
+    }
+}
+
+/// `Implementation` of Waypost.
+pub(super) fn server_info() -> Bytes {
+    Bytes::from(json!({"name": SERVER_NAME, "version": env!("CARGO_PKG_VERSION")}).to_string())
+}
+
+/// The member that holds the entries of a list.
+pub(super) fn entries_key(kind: ListKind) -> &'static str {
+    match kind {
+        ListKind::Tools => "tools",
+    }
+}
+
+/// A text as a JSON string.
+pub(super) fn quoted(text: &str) -> Bytes {
+    Raw::from_text(text).bytes().clone()
+}

@@ -1,0 +1,253 @@
+//! The endpoint as HTTP: paths and methods, Host and Origin, credentials, bodies.
+//!
+//! The order of refusals is part of the contract: Host and Origin, then credentials, then the session, then
+//! everything else. So a bad token is 401 whatever else is wrong, and an unknown session 404.
+//!
+//! Must not know: what a message asks for.
+
+use std::any::Any;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::any;
+use http::header::{ALLOW, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::request::Parts;
+use http::{HeaderMap, Method as Verb, StatusCode};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use super::accept::{self, Bounds, Peer};
+use super::body::{self, BodyError};
+use super::endpoint::{Caller, Endpoint, Presented};
+use super::media::{self, Accepts};
+use super::reply::{ErrorBody, Reply};
+use super::site::Site;
+use super::{legacy, post, stream};
+use crate::gateway::{EdgeCaller, Gateway};
+use crate::mcp::Code;
+use crate::telemetry::ClientRefused;
+
+const ALLOWED: HeaderValue = HeaderValue::from_static("POST, DELETE, OPTIONS");
+
+/// What a client is told that came one connection too late, in seconds.
+const RETRY_CONNECTION: HeaderValue = HeaderValue::from_static("1");
+
+/// Serves MCP on `listener` until `shutdown`, then lets requests under way end and returns. How long that
+/// may take is the caller's business: dropping the future closes all connections at once.
+///
+/// # Errors
+/// If the listener has no address, or the system no randomness for session ids.
+pub async fn serve(
+    listener: TcpListener,
+    gateway: Arc<Gateway>,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    let config = Arc::clone(gateway.config());
+    let site = Arc::new(Site::new(&config, listener.local_addr()?));
+    let endpoint = Arc::new(Endpoint::new(gateway).map_err(io::Error::other)?);
+    let bounds = Bounds {
+        connections: config.limits.connections,
+        header_timeout: config.limits.header_timeout,
+        tick: (config.sessions.idle_timeout / 2).clamp(Duration::from_millis(100), Duration::from_secs(30)),
+    };
+    let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
+    let serve = move |request| door.clone().enter(request);
+    accept::run(listener, bounds, serve, move || endpoint.sessions.sweep(), shutdown).await;
+    Ok(())
+}
+
+/// What a connection beyond the limit is told.
+pub(super) fn too_many_connections() -> Reply {
+    Reply::transport(StatusCode::SERVICE_UNAVAILABLE, "too many connections; try again in a moment")
+        .header(RETRY_AFTER, RETRY_CONNECTION)
+}
+
+/// Everything that a request passes before it is routed.
+#[derive(Clone)]
+pub(super) struct Door {
+    site: Arc<Site>,
+    endpoint: Arc<Endpoint>,
+    router: Router,
+}
+
+impl Door {
+    /// A door for tests, without a listener.
+    #[cfg(test)]
+    pub(super) fn new(gateway: Arc<Gateway>, address: std::net::SocketAddr) -> Self {
+        let site = Arc::new(Site::new(gateway.config(), address));
+        let endpoint = Arc::new(Endpoint::new(gateway).unwrap());
+        Self { site, router: router(Arc::clone(&endpoint)), endpoint }
+    }
+
+    /// Serves one request.
+    pub(super) async fn enter(self, request: http::Request<Body>) -> Response {
+        // Probes of health know an address, and no name.
+        if request.uri().path() == "/healthz" {
+            return route(self.router, request).await;
+        }
+        if let Err(foreign) = self.site.admit(request.uri(), request.headers()) {
+            let refusal = Reply::transport(StatusCode::FORBIDDEN, foreign.to_string());
+            return answer(&self.endpoint, refusal, Accepts::Both);
+        }
+        let sharing = self.site.sharing(request.headers());
+        let is_preflight = request.method() == Verb::OPTIONS && request.headers().contains_key(ORIGIN);
+        let mut response = match is_preflight && sharing.is_some() {
+            true => {
+                let mut response = stream::respond(Reply::no_content());
+                response.headers_mut().extend(Site::preflight());
+                response
+            }
+            false => route(self.router, request).await,
+        };
+        response.headers_mut().extend(sharing.unwrap_or_default());
+        response
+    }
+}
+
+async fn route(router: Router, request: http::Request<Body>) -> Response {
+    match router.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+fn router(endpoint: Arc<Endpoint>) -> Router {
+    Router::new()
+        .route("/mcp", any(mcp))
+        .route("/mcp/", any(mcp))
+        .route("/healthz", any(healthz))
+        .fallback(elsewhere)
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(endpoint)
+}
+
+async fn healthz() -> Response {
+    Response::new(Body::from("ok\n"))
+}
+
+async fn elsewhere() -> Response {
+    stream::respond(Reply::transport(
+        StatusCode::NOT_FOUND,
+        "there is nothing here; the MCP endpoint is /mcp",
+    ))
+}
+
+fn panicked(_payload: Box<dyn Any + Send + 'static>) -> Response {
+    let error = ErrorBody::new(Code::Internal, "an error inside the gateway");
+    stream::respond(Reply::json(StatusCode::INTERNAL_SERVER_ERROR, error.message(None)))
+}
+
+/// Writes a reply in a type that the client takes, and logs it if it is a refusal.
+pub(super) fn answer(endpoint: &Endpoint, reply: Reply, accepts: Accepts) -> Response {
+    if let Some(reason) = &reply.refusal {
+        ClientRefused { status: reply.status.as_u16(), reason }.emit(endpoint.gateway.metrics());
+    }
+    match accepts.takes_json() || reply.body.is_empty() {
+        true => stream::respond(reply),
+        false => stream::one_event(reply),
+    }
+}
+
+async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    if request.method() == Verb::OPTIONS {
+        return stream::respond(Reply::no_content().header(ALLOW, ALLOWED));
+    }
+    let (parts, body) = request.into_parts();
+    let caller = match caller(&endpoint, &parts) {
+        Ok(caller) => caller,
+        Err(refusal) => return answer(&endpoint, refusal, Accepts::Both),
+    };
+    let session = endpoint.present(&parts.headers, &caller);
+    match parts.method {
+        Verb::POST => post::serve(endpoint, caller, session, parts.headers, body).await,
+        Verb::GET => answer(&endpoint, get(&parts.headers, &session), Accepts::Both),
+        Verb::DELETE => answer(&endpoint, delete(&endpoint, &parts.headers, &session), Accepts::Both),
+        _ => stream::respond(not_allowed()),
+    }
+}
+
+/// Who sent a request.
+fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
+    let principal = endpoint.authenticator.authenticate(&parts.headers).map_err(|error| {
+        Reply::transport(StatusCode::UNAUTHORIZED, error.to_string())
+            .header(WWW_AUTHENTICATE, HeaderValue::from_static(error.challenge()))
+    })?;
+    let address = parts.extensions.get::<Peer>().map(|peer| peer.0);
+    let edge = match address.filter(|_| endpoint.authenticator.is_anonymous(&principal)) {
+        Some(address) => EdgeCaller::Address(address),
+        None => EdgeCaller::Client(principal.client),
+    };
+    Ok(Caller { principal, edge })
+}
+
+fn not_allowed() -> Reply {
+    let refusal = Reply::transport(StatusCode::METHOD_NOT_ALLOWED, "send messages with POST");
+    Reply { refusal: None, ..refusal }.header(ALLOW, ALLOWED)
+}
+
+/// There is no stream to listen on, so far.
+fn get(headers: &HeaderMap, session: &Presented) -> Reply {
+    if let Presented::Unknown = session {
+        return Presented::gone();
+    }
+    if let Err(refusal) = legacy::check_version(headers) {
+        return refusal;
+    }
+    match Accepts::of(headers).takes_stream() {
+        true => not_allowed(),
+        false => Reply::transport(StatusCode::NOT_ACCEPTABLE, "GET answers with text/event-stream only"),
+    }
+}
+
+fn delete(endpoint: &Endpoint, headers: &HeaderMap, session: &Presented) -> Reply {
+    let session = match session {
+        Presented::Live(session) => session,
+        Presented::Unknown => return Presented::gone(),
+        Presented::Absent => {
+            return Reply::transport(
+                StatusCode::BAD_REQUEST,
+                "DELETE ends a session: name it in Mcp-Session-Id",
+            );
+        }
+    };
+    if let Err(refusal) = legacy::check_version(headers) {
+        return refusal;
+    }
+    endpoint.sessions.end(session);
+    Reply::no_content()
+}
+
+/// Reads the body of a message, within the bounds of the configuration.
+pub(super) async fn read(
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<bytes::Bytes, Reply> {
+    if !media::is_json(headers) {
+        let text = "the Content-Type of a message is application/json";
+        return Err(Reply::transport(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    }
+    if media::is_encoded(headers) {
+        let text = "compressed bodies are not taken: leave Content-Encoding out";
+        return Err(Reply::transport(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    }
+    let limits = &endpoint.gateway.config().limits;
+    body::read(headers, body, limits.body, limits.body_timeout).await.map_err(|error| match error {
+        BodyError::TooLarge => Reply::transport(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body is longer than {} bytes (`limits.body`)", limits.body),
+        ),
+        BodyError::Slow => Reply::transport(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
+        BodyError::Broken => Reply::transport(StatusCode::BAD_REQUEST, "the body ended early"),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! Clients of the legacy revisions: a handshake, then requests in a session, or without one.
+//!
+//! Must not know: HTTP statuses and headers, but those that the session asks for.
+
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::endpoint::{Caller, Endpoint, Step, Terms, entries_key, quoted, server_info};
+use super::legacy_session::SessionUse;
+use super::level::{Level, Logs};
+use super::reply::{Asked, ErrorBody, Reply, object, reply};
+use crate::mcp::{
+    Code, Era, Id, ListKind, Message, Method, Notification, ObjectView, ProtocolVersion, Request,
+};
+use crate::telemetry::ClientRefused;
+use crate::translate::from_legacy::{self, Handshake};
+use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
+
+/// Checks the form of the version header, as it comes after the handshake. A well-formed version that was
+/// not agreed on is fine: hosted connectors send newer ones than they negotiated.
+///
+/// # Errors
+/// The refusal, which names the revisions.
+pub(super) fn check_version(headers: &HeaderMap) -> Result<(), Reply> {
+    let is_good = |value: &HeaderValue| value.to_str().is_ok_and(ProtocolVersion::is_well_formed);
+    let values = headers.get_all(PROTOCOL_VERSION);
+    if values.iter().count() <= 1 && values.iter().all(is_good) {
+        return Ok(());
+    }
+    let known = ProtocolVersion::ALL.map(ProtocolVersion::as_str).join(", ");
+    let text = format!("MCP-Protocol-Version must be one date, YYYY-MM-DD; supported versions: {known}");
+    Err(Reply::refuse(StatusCode::BAD_REQUEST, None, &ErrorBody::new(Code::Http(400), text)))
+}
+
+/// Serves one message. Its era is legacy, and `session` the session that it came in, if it did.
+pub(super) fn serve(
+    endpoint: &Endpoint,
+    caller: &Caller,
+    session: Option<&SessionUse>,
+    message: Message,
+) -> Step {
+    let request = match message {
+        Message::Request(request) => request,
+        Message::Notification(notification) => {
+            notice(endpoint, caller, session, &notification);
+            return Step::Done(Reply::accepted());
+        }
+        // We asked nothing, so this answers nothing. It is taken all the same.
+        Message::Response(_) => return Step::Done(Reply::accepted()),
+    };
+    match Method::known(&request.method) {
+        Some(Method::Initialize) => Step::Done(initialize(endpoint, caller, &request)),
+        Some(Method::Ping) => Step::Done(Reply::result(&request.id, object(&[]))),
+        Some(Method::SetLevel) => Step::Done(set_level(endpoint, session, &request)),
+        Some(Method::ToolsList) => Step::Done(list(endpoint, caller, ListKind::Tools, &request)),
+        Some(method @ Method::ToolsCall) => call(endpoint, caller, session, (method, request)),
+        Some(Method::Discover) | None => Step::Done(unknown(&request)),
+    }
+}
+
+/// Whether the peer may send several messages at once.
+pub(super) fn takes_batches(session: Option<&SessionUse>) -> bool {
+    session.is_some_and(|session| session.version.has_batches())
+}
+
+fn unknown(request: &Request) -> Reply {
+    let text = format!("Method not found: {}", request.method);
+    Reply::error(Era::Legacy, &request.id, &ErrorBody::new(Code::MethodNotFound, text))
+}
+
+fn initialize(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply {
+    let asked = request.param_string("protocolVersion").unwrap_or_default();
+    let version = ProtocolVersion::negotiate(&asked);
+    let object_of = |key: &str| request.param(key).filter(crate::mcp::Raw::is_object);
+    let handshake =
+        Handshake { client_info: object_of("clientInfo"), capabilities: object_of("capabilities") };
+    let instructions = endpoint.gateway.instructions(&caller.principal);
+    let result = object(&[
+        ("protocolVersion", Some(quoted(version.as_str()))),
+        ("capabilities", Some(endpoint.gateway.capabilities().bytes().clone())),
+        ("serverInfo", Some(server_info())),
+        ("instructions", instructions.as_deref().map(quoted)),
+    ]);
+    let reply = Reply::result(&request.id, result);
+    let id = endpoint.sessions.begin(&caller.principal.name, version, handshake);
+    match id.ok().and_then(|id| HeaderValue::from_str(&id).ok()) {
+        Some(id) => reply.header(SESSION_ID, id),
+        // The client is served without a session, then.
+        None => {
+            ClientRefused { status: 200, reason: "a session id could not be made" }
+                .emit(endpoint.gateway.metrics());
+            reply
+        }
+    }
+}
+
+fn notice(endpoint: &Endpoint, caller: &Caller, session: Option<&SessionUse>, notification: &Notification) {
+    if &*notification.method != "notifications/cancelled" {
+        return;
+    }
+    let id = notification.param("requestId").and_then(|raw| Id::from_text(raw.bytes().clone()));
+    let reason = notification.param_string("reason");
+    if let Some(id) = id {
+        let reason = reason.as_deref().unwrap_or("cancelled by the client");
+        endpoint.in_flight.cancel(caller.scope(session), id, reason);
+    }
+}
+
+fn set_level(endpoint: &Endpoint, session: Option<&SessionUse>, request: &Request) -> Reply {
+    let capabilities = endpoint.gateway.capabilities();
+    if ObjectView::of(capabilities.bytes()).get(capabilities.bytes(), "logging").is_none() {
+        return unknown(request);
+    }
+    let Some(level) = request.param("level").as_ref().and_then(Level::read) else {
+        let text = format!("`params.level` must be one of {}", Level::NAMES);
+        return Reply::error(Era::Legacy, &request.id, &ErrorBody::new(Code::InvalidParams, text));
+    };
+    // Without a session there is nothing that could keep it.
+    if let Some(session) = session {
+        session.set_level(level);
+    }
+    Reply::result(&request.id, object(&[]))
+}
+
+fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request) -> Reply {
+    match endpoint.list(caller, kind, request) {
+        Ok(page) => {
+            let next = page.next_cursor.as_deref().map(quoted);
+            let result = object(&[(entries_key(kind), Some(page.entries)), ("nextCursor", next)]);
+            Reply::result(&request.id, result)
+        }
+        Err(error) => {
+            let asked = Asked { era: Era::Legacy, method: Method::ToolsList, id: request.id.clone() };
+            reply(&asked, Err(error))
+        }
+    }
+}
+
+fn call(
+    endpoint: &Endpoint,
+    caller: &Caller,
+    session: Option<&SessionUse>,
+    (method, request): (Method, Request),
+) -> Step {
+    let level = session.and_then(|session| session.level());
+    let handshake = session.map(|session| &session.handshake);
+    let hop = from_legacy::hop(&request, handshake, level.map(Level::raw));
+    let logs = level.map_or(Logs::All, Logs::From);
+    endpoint.prepare(
+        caller,
+        request,
+        Terms { era: Era::Legacy, method, hop, logs, session: session.cloned() },
+    )
+}

@@ -1,0 +1,339 @@
+//! The sessions of legacy clients.
+//!
+//! The id is a sealed token that says what was agreed on, so any replica with the key can serve it. What
+//! lives here is only what changes: the last use, the log level, and which ids have ended.
+//!
+//! Must not know: HTTP.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use dashmap::DashMap;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::level::Level;
+use super::seal::{SealError, Sealer};
+use crate::config::Config;
+use crate::mcp::{ObjectView, ProtocolVersion, Raw};
+use crate::telemetry::{Metrics, SessionClosed, SessionOpened};
+use crate::translate::from_legacy::Handshake;
+
+/// Bytes of capabilities, and of a client's description of itself, that go into a session id. The id is a
+/// header of every request, so longer ones are cut down to their names.
+const MAX_AGREED: usize = 1024;
+
+/// One session.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// Its id.
+    pub(super) id: Arc<str>,
+    /// The name of the client that it belongs to.
+    principal: Arc<str>,
+    /// The revision agreed on.
+    pub(super) version: ProtocolVersion,
+    /// What else was agreed on.
+    pub(super) handshake: Handshake,
+    level: Mutex<Option<Level>>,
+    last_use_ms: AtomicU64,
+    users: AtomicUsize,
+}
+
+/// A session in use: it does not become idle as long as this is kept.
+#[derive(Debug)]
+pub(super) struct SessionUse {
+    session: Arc<Session>,
+    clock: Clock,
+}
+
+/// All sessions, at most `limits.sessions` of them in memory.
+pub(super) struct SessionTable {
+    sealer: Sealer,
+    live: DashMap<Arc<str>, Arc<Session>>,
+    /// Ids that have ended before their time, with the time when they would be refused anyway.
+    ended: DashMap<Arc<str>, u64>,
+    most: usize,
+    idle_ms: u64,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+}
+
+/// Milliseconds since 1970 that never go back.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    start_ms: u64,
+    start: Instant,
+}
+
+/// What a session id says.
+#[derive(Serialize, Deserialize)]
+struct Sealed<'a> {
+    #[serde(borrow)]
+    principal: std::borrow::Cow<'a, str>,
+    version: std::borrow::Cow<'a, str>,
+    #[serde(borrow)]
+    capabilities: Option<&'a RawValue>,
+    #[serde(borrow)]
+    client: Option<&'a RawValue>,
+}
+
+impl SessionTable {
+    /// An empty table.
+    ///
+    /// # Errors
+    /// If the key for the ids cannot be set up.
+    pub(super) fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, SealError> {
+        Ok(Self {
+            sealer: Sealer::new(&config.sessions)?,
+            live: DashMap::new(),
+            ended: DashMap::new(),
+            most: config.limits.sessions,
+            idle_ms: millis(config.sessions.idle_timeout),
+            clock: Clock::new(),
+            metrics,
+        })
+    }
+
+    /// Begins a session and gives its id.
+    ///
+    /// # Errors
+    /// If the id cannot be sealed.
+    pub(super) fn begin(
+        &self,
+        principal: &Arc<str>,
+        version: ProtocolVersion,
+        handshake: Handshake,
+    ) -> Result<Arc<str>, SealError> {
+        let now = self.clock.now_ms();
+        let handshake = bounded(&handshake);
+        let raw = |raw: &Option<Raw>| {
+            raw.as_ref().and_then(|raw| serde_json::from_str::<Box<RawValue>>(raw.text()).ok())
+        };
+        let (capabilities, client) = (raw(&handshake.capabilities), raw(&handshake.client_info));
+        let sealed = Sealed {
+            principal: (&**principal).into(),
+            version: version.as_str().into(),
+            capabilities: capabilities.as_deref(),
+            client: client.as_deref(),
+        };
+        let content = serde_json::to_vec(&sealed).map_err(|_| SealError)?;
+        let id: Arc<str> = self.sealer.seal(now, &content)?.into();
+        self.keep(Session::new(Arc::clone(&id), Arc::clone(principal), version, handshake, now));
+        Ok(id)
+    }
+
+    /// The session with this id, if it lives and belongs to `principal`.
+    pub(super) fn find(&self, id: &str, principal: &str) -> Option<SessionUse> {
+        let now = self.clock.now_ms();
+        if let Some(session) = self.live.get(id) {
+            let is_idle = session.is_idle(now, self.idle_ms);
+            if session.principal.as_ref() != principal {
+                return None;
+            }
+            if !is_idle {
+                return Some(SessionUse::new(Arc::clone(&session), self.clock));
+            }
+            drop(session);
+            self.remove_idle(id, now);
+            return None;
+        }
+        let session = self.unseal(id, principal, now)?;
+        // Somebody else may have been faster; theirs then has the log level.
+        Some(SessionUse::new(self.keep(session), self.clock))
+    }
+
+    /// What an id says that another replica gave out, or whose state had to make room here.
+    fn unseal(&self, id: &str, principal: &str, now: u64) -> Option<Session> {
+        if self.ended.contains_key(id) {
+            return None;
+        }
+        let opened = self.sealer.open(id)?;
+        if now.saturating_sub(opened.issued_ms) > self.idle_ms {
+            return None;
+        }
+        let sealed: Sealed<'_> = serde_json::from_slice(&opened.content).ok()?;
+        let raw = |raw: &RawValue| Raw::trusted(raw.get().to_owned().into());
+        let handshake =
+            Handshake { client_info: sealed.client.map(raw), capabilities: sealed.capabilities.map(raw) };
+        let version = ProtocolVersion::known(&sealed.version)?;
+        let is_owner = sealed.principal == principal;
+        is_owner.then(|| Session::new(id.into(), principal.into(), version, handshake, now))
+    }
+
+    /// Ends a session; its id is unknown from now on.
+    pub(super) fn end(&self, session: &SessionUse) {
+        let now = self.clock.now_ms();
+        if self.ended.len() >= self.most {
+            self.ended.retain(|_, until| *until > now);
+        }
+        if self.ended.len() < self.most {
+            self.ended.insert(Arc::clone(&session.id), now.saturating_add(self.idle_ms));
+        }
+        if self.live.remove(&session.id).is_some() {
+            self.closed("deleted by its client");
+        }
+    }
+
+    /// Forgets what is idle. To be called every now and then.
+    pub(super) fn sweep(&self) {
+        let now = self.clock.now_ms();
+        self.ended.retain(|_, until| *until > now);
+        let idle: Vec<_> = self
+            .live
+            .iter()
+            .filter(|entry| entry.is_idle(now, self.idle_ms))
+            .map(|entry| Arc::clone(entry.key()))
+            .collect();
+        for id in idle {
+            self.remove_idle(&id, now);
+        }
+    }
+
+    fn remove_idle(&self, id: &str, now: u64) {
+        if self.live.remove_if(id, |_, session| session.is_idle(now, self.idle_ms)).is_some() {
+            self.closed("idle");
+        }
+    }
+
+    fn keep(&self, session: Session) -> Arc<Session> {
+        if self.live.len() >= self.most {
+            self.make_room();
+        }
+        let mut is_new = false;
+        let kept = Arc::clone(&self.live.entry(Arc::clone(&session.id)).or_insert_with(|| {
+            is_new = true;
+            Arc::new(session)
+        }));
+        if is_new {
+            SessionOpened { client: &kept.principal, version: kept.version.as_str() }.emit(&self.metrics);
+        }
+        kept
+    }
+
+    /// Drops the state of the session that has not been used for the longest time. Its id still says what
+    /// was agreed on, so its client loses no more than its log level.
+    fn make_room(&self) {
+        self.sweep();
+        if self.live.len() < self.most {
+            return;
+        }
+        let unused = self.live.iter().filter(|entry| entry.users.load(Ordering::Acquire) == 0);
+        let oldest = unused.min_by_key(|entry| entry.last_use_ms.load(Ordering::Acquire));
+        let Some(id) = oldest.map(|entry| Arc::clone(entry.key())) else { return };
+        if self.live.remove(&id).is_some() {
+            self.closed("made room for another");
+        }
+    }
+
+    fn closed(&self, reason: &str) {
+        SessionClosed { reason }.emit(&self.metrics);
+    }
+}
+
+impl Session {
+    fn new(
+        id: Arc<str>,
+        principal: Arc<str>,
+        version: ProtocolVersion,
+        handshake: Handshake,
+        now: u64,
+    ) -> Self {
+        let (level, last_use_ms, users) = (Mutex::default(), AtomicU64::new(now), AtomicUsize::new(0));
+        Self { id, principal, version, handshake, level, last_use_ms, users }
+    }
+
+    fn is_idle(&self, now: u64, idle_ms: u64) -> bool {
+        self.users.load(Ordering::Acquire) == 0
+            && now.saturating_sub(self.last_use_ms.load(Ordering::Acquire)) > idle_ms
+    }
+
+    /// The least level of log messages that the client asked for, if it did.
+    pub(super) fn level(&self) -> Option<Level> {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the level that the client asks for.
+    pub(super) fn set_level(&self, level: Level) {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+    }
+}
+
+impl SessionUse {
+    fn new(session: Arc<Session>, clock: Clock) -> Self {
+        session.users.fetch_add(1, Ordering::AcqRel);
+        session.last_use_ms.fetch_max(clock.now_ms(), Ordering::AcqRel);
+        Self { session, clock }
+    }
+}
+
+impl Clone for SessionUse {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.session), self.clock)
+    }
+}
+
+impl Deref for SessionUse {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Drop for SessionUse {
+    fn drop(&mut self) {
+        self.session.last_use_ms.fetch_max(self.clock.now_ms(), Ordering::AcqRel);
+        self.session.users.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Clock {
+    fn new() -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self { start_ms: millis(since.unwrap_or_default()), start: Instant::now() }
+    }
+
+    fn now_ms(self) -> u64 {
+        self.start_ms.saturating_add(millis(self.start.elapsed()))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The handshake, cut down to what a header can hold.
+fn bounded(handshake: &Handshake) -> Handshake {
+    let capabilities = handshake.capabilities.as_ref().map(|raw| fit(raw, |_| serde_json::json!({})));
+    let client_info = handshake.client_info.as_ref().map(|raw| {
+        fit(raw, |value| {
+            let text: String = value.string().unwrap_or_default().chars().take(64).collect();
+            serde_json::Value::from(text)
+        })
+    });
+    Handshake { client_info, capabilities }
+}
+
+/// The object itself if it is short, else its first members with values that `shorten` makes.
+fn fit(raw: &Raw, shorten: impl Fn(&Raw) -> serde_json::Value) -> Raw {
+    if raw.bytes().len() <= MAX_AGREED {
+        return raw.clone();
+    }
+    let view = ObjectView::of(raw.bytes());
+    let mut short = serde_json::Map::new();
+    for member in view.members.iter().take(16) {
+        let name = member.name(raw.bytes());
+        let value = raw.bytes().get(member.value.clone()).unwrap_or_default();
+        if name.len() <= 64 {
+            let value = shorten(&Raw::trusted(bytes::Bytes::copy_from_slice(value)));
+            short.insert(name.into_owned(), value);
+        }
+    }
+    Raw::from_value(&serde_json::Value::Object(short))
+}
+
+#[cfg(test)]
+mod tests;

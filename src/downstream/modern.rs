@@ -1,0 +1,265 @@
+//! Clients of the modern revision: every request stands alone.
+//!
+//! Spec: 2026-07-28, basic (`_meta`) and basic/transports/streamable-http (request metadata, validation).
+//!
+//! Must not know: sessions.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, StatusCode};
+use serde_json::json;
+
+use super::endpoint::{Caller, Endpoint, Step, Terms, entries_key, quoted, server_info};
+use super::level::{Level, Logs};
+use super::media::single;
+use super::reply::{Asked, ErrorBody, Reply, object, reply};
+use crate::exchange::Hop;
+use crate::gateway::{CacheScope, GatewayError};
+use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Raw, Request, key};
+use crate::wire::headers;
+
+/// How long a client may take what discovery says for fresh: upstreams come and go.
+const DISCOVERY_TTL: Duration = Duration::ZERO;
+
+/// The revisions that are served, as JSON: the modern ones first, newest first.
+pub(super) fn supported() -> serde_json::Value {
+    let newest_first = || ProtocolVersion::ALL.into_iter().rev();
+    newest_first().map(ProtocolVersion::as_str).collect::<Vec<_>>().into()
+}
+
+/// Serves one message. Its era is modern.
+pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, message: Message) -> Step {
+    let request = match message {
+        Message::Request(request) => request,
+        // No notification means anything over HTTP: closing the stream is what cancels.
+        Message::Notification(_) | Message::Response(_) => return Step::Done(Reply::accepted()),
+    };
+    let hop = match check(headers, &request) {
+        Ok(hop) => hop,
+        Err(refusal) => {
+            return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &refusal));
+        }
+    };
+    match Method::known(&request.method) {
+        Some(Method::Discover) => Step::Done(discover(endpoint, caller, &request)),
+        Some(Method::ToolsList) => Step::Done(list(endpoint, caller, ListKind::Tools, &request)),
+        Some(method @ Method::ToolsCall) => {
+            let logs = hop.log_level.as_ref().and_then(Level::read).map_or(Logs::Off, Logs::From);
+            let terms = Terms { era: Era::Modern, method, hop, logs, session: None };
+            endpoint.prepare(caller, request, terms)
+        }
+        Some(Method::Initialize | Method::Ping | Method::SetLevel) | None => {
+            let error = ErrorBody::new(Code::MethodNotFound, format!("Method not found: {}", request.method));
+            Step::Done(Reply::error(Era::Modern, &request.id, &error))
+        }
+    }
+}
+
+/// Checks what each request must carry, and that headers and body agree.
+fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
+    let malformed = |text: String| ErrorBody::new(Code::InvalidParams, text);
+    let required = |key: &str| {
+        request
+            .meta(key)
+            .ok_or_else(|| malformed(format!("`params._meta` must hold {key:?} in every request")))
+    };
+    let version = required(key::PROTOCOL_VERSION)?;
+    let capabilities = required(key::CLIENT_CAPABILITIES)?;
+    let version =
+        version.string().ok_or_else(|| malformed(format!("{:?} must be a string", key::PROTOCOL_VERSION)))?;
+    let client_info = request.meta(key::CLIENT_INFO);
+    let objects = [(key::CLIENT_CAPABILITIES, Some(&capabilities)), (key::CLIENT_INFO, client_info.as_ref())];
+    for (key, raw) in objects {
+        if raw.is_some_and(|raw| !raw.is_object()) {
+            return Err(malformed(format!("{key:?} must be an object")));
+        }
+    }
+    let log_level = request.meta(key::LOG_LEVEL);
+    if log_level.as_ref().is_some_and(|raw| Level::read(raw).is_none()) {
+        return Err(malformed(format!("{:?} must be one of {}", key::LOG_LEVEL, Level::NAMES)));
+    }
+    agree(headers, headers::PROTOCOL_VERSION, &version, Encoding::Plain)?;
+    if ProtocolVersion::known(&version).is_none_or(|version| version.era() != Era::Modern) {
+        let text = format!("Unsupported protocol version: {version}");
+        return Err(ErrorBody::new(Code::UnsupportedVersion, text)
+            .with_data(json!({"supported": supported(), "requested": version})));
+    }
+    agree(headers, headers::METHOD, &request.method, Encoding::Plain)?;
+    if let Some(name) = named(request) {
+        agree(headers, headers::NAME, &name, Encoding::Marked)?;
+    }
+    let (capabilities, progress_token) = (Some(capabilities), request.meta(key::PROGRESS_TOKEN));
+    Ok(Hop { client_info, capabilities, log_level, progress_token })
+}
+
+/// What `Mcp-Name` has to say.
+fn named(request: &Request) -> Option<String> {
+    match &*request.method {
+        "tools/call" | "prompts/get" => request.param_string("name"),
+        "resources/read" => request.param_string("uri"),
+        _ => None,
+    }
+}
+
+/// How a header carries text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    /// As it is.
+    Plain,
+    /// As it is, or marked as Base64.
+    Marked,
+}
+
+/// Checks that a header is there, once, and says what the body says.
+fn agree(headers: &HeaderMap, name: HeaderName, body: &str, encoding: Encoding) -> Result<(), ErrorBody> {
+    let mismatch =
+        |what: String| ErrorBody::new(Code::HeaderMismatch, format!("Header mismatch: {name} {what}"));
+    if !headers.contains_key(&name) {
+        return Err(mismatch(format!("is missing; the body says {body:?}")));
+    }
+    let Some(value) = single(headers, name.clone()) else {
+        return Err(mismatch("must stand once, in visible ASCII".to_owned()));
+    };
+    let said = match encoding {
+        Encoding::Plain => std::borrow::Cow::Borrowed(value),
+        Encoding::Marked => {
+            headers::decode_value(value).map_err(|bad| mismatch(format!("is malformed: {bad}")))?
+        }
+    };
+    if said == body {
+        return Ok(());
+    }
+    Err(mismatch(format!("value {said:?} does not match the body's {body:?}")))
+}
+
+fn discover(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply {
+    let instructions = endpoint.gateway.instructions(&caller.principal);
+    let result = object(&[
+        ("resultType", Some(quoted("complete"))),
+        ("supportedVersions", Some(Raw::from_value(&supported()).bytes().clone())),
+        ("capabilities", Some(endpoint.gateway.capabilities().bytes().clone())),
+        ("instructions", instructions.as_deref().map(quoted)),
+        ("ttlMs", Some(milliseconds(DISCOVERY_TTL))),
+        ("cacheScope", Some(quoted("private"))),
+        ("_meta", Some(meta())),
+    ]);
+    Reply::result(&request.id, result)
+}
+
+fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request) -> Reply {
+    let page = match endpoint.list(caller, kind, request) {
+        Ok(page) => page,
+        Err(error) => return refuse(request, error),
+    };
+    let scope = match page.scope {
+        CacheScope::Public => "public",
+        CacheScope::Private => "private",
+    };
+    let result = object(&[
+        ("resultType", Some(quoted("complete"))),
+        (entries_key(kind), Some(page.entries)),
+        ("nextCursor", page.next_cursor.as_deref().map(quoted)),
+        ("ttlMs", Some(milliseconds(page.ttl))),
+        ("cacheScope", Some(quoted(scope))),
+        ("_meta", Some(meta())),
+    ]);
+    Reply::result(&request.id, result)
+}
+
+fn refuse(request: &Request, error: GatewayError) -> Reply {
+    reply(&Asked { era: Era::Modern, method: Method::ToolsList, id: request.id.clone() }, Err(error))
+}
+
+fn meta() -> Bytes {
+    object(&[(key::SERVER_INFO, Some(server_info()))])
+}
+
+fn milliseconds(time: Duration) -> Bytes {
+    Bytes::from(time.as_millis().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::mcp::code_of;
+    use crate::wire::json;
+
+    const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+    fn ask(method: &str, params: &str, pairs: &[(&'static str, &str)]) -> Result<Hop, i64> {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let Ok(Message::Request(request)) = json::parse(Bytes::from(text)) else { panic!() };
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
+        }
+        check(&headers, &request).map_err(|error| code_of(error.code))
+    }
+
+    #[test]
+    fn required_metadata_is_required() {
+        let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")];
+        let with = |meta: &str| ask("tools/list", &format!(r#"{{"_meta":{meta}}}"#), &headers).map(|_| ());
+        assert_eq!(with(META), Ok(()));
+        for bad in [
+            "{}",
+            "null",
+            r#"{"io.modelcontextprotocol/clientCapabilities":{}}"#,
+            r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#,
+            r#"{"io.modelcontextprotocol/protocolVersion":7,"io.modelcontextprotocol/clientCapabilities":{}}"#,
+            r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":[]}"#,
+            r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":"x"}"#,
+            r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"loud"}"#,
+        ] {
+            assert_eq!(with(bad), Err(-32602), "{bad}");
+        }
+        assert_eq!(ask("tools/list", "{}", &headers).map(|_| ()), Err(-32602));
+    }
+
+    #[test]
+    fn headers_say_what_the_body_says() {
+        let params = format!(r#"{{"name":"wörter","_meta":{META}}}"#);
+        let version = ("mcp-protocol-version", "2026-07-28");
+        let method = ("mcp-method", "tools/call");
+        let name = ("mcp-name", "=?base64?d8O2cnRlcg==?=");
+        let ask = |pairs: &[(&'static str, &str)]| ask("tools/call", &params, pairs).map(|_| ());
+        assert_eq!(ask(&[version, method, name]), Ok(()));
+        for (what, pairs) in [
+            ("no version", vec![method, name]),
+            ("another version", vec![("mcp-protocol-version", "2025-11-25"), method, name]),
+            ("two versions", vec![version, version, method, name]),
+            ("no method", vec![version, name]),
+            ("the method in another case", vec![version, ("mcp-method", "TOOLS/CALL"), name]),
+            ("another method", vec![version, ("mcp-method", "prompts/get"), name]),
+            ("no name", vec![version, method]),
+            ("another name", vec![version, method, ("mcp-name", "other")]),
+            ("a name that is not Base64", vec![version, method, ("mcp-name", "=?base64?w8O2?cg?=")]),
+            ("two names", vec![version, method, name, name]),
+        ] {
+            assert_eq!(ask(&pairs), Err(-32020), "{what}");
+        }
+    }
+
+    #[test]
+    fn ver_02_an_unknown_version_is_answered_with_the_known_ones() {
+        let params = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{}}}"#;
+        let code = ask("server/discover", params, &[("mcp-protocol-version", "2099-01-01")]).map(|_| ());
+        assert_eq!(code, Err(-32022));
+        assert_eq!(supported()[0], "2026-07-28");
+        assert_eq!(supported().as_array().unwrap().len(), ProtocolVersion::ALL.len());
+    }
+
+    #[test]
+    fn the_wishes_of_a_request_are_its_own() {
+        let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/logLevel":"info","progressToken":"7"}"#;
+        let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")];
+        let hop = ask("tools/list", &format!(r#"{{"_meta":{meta}}}"#), &headers).unwrap();
+        assert_eq!(hop.capabilities.unwrap().text(), r#"{"sampling":{}}"#);
+        assert_eq!(hop.log_level.unwrap().text(), "\"info\"");
+        assert_eq!(hop.progress_token.unwrap().text(), "\"7\"");
+        assert_eq!(hop.client_info, None);
+    }
+}

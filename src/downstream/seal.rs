@@ -1,0 +1,151 @@
+//! Sealed session ids: what a session agreed on, readable by every replica that has the key, by nobody else.
+//!
+//! Must not know: which sessions live.
+
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use secrecy::ExposeSecret as _;
+
+use crate::config::Sessions;
+
+/// The form of a token; a new form gets a new number.
+const FORM: u8 = 1;
+const KEY_ID_LEN: usize = 4;
+const ISSUED_LEN: usize = 8;
+const HEAD_LEN: usize = 1 + KEY_ID_LEN + ISSUED_LEN;
+const TAG_LEN: usize = 16;
+/// Longest token that is looked at, in bytes.
+const MAX_TOKEN: usize = 8 * 1024;
+
+/// A key could not be set up: the random source or the cipher failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the key for session ids cannot be set up")]
+pub(super) struct SealError;
+
+/// Seals and opens tokens.
+pub(super) struct Sealer {
+    key: RandomizedNonceKey,
+    key_id: [u8; KEY_ID_LEN],
+}
+
+/// What was in a token.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Opened {
+    /// When it was sealed, in milliseconds since 1970.
+    pub(super) issued_ms: u64,
+    /// What was sealed.
+    pub(super) content: Vec<u8>,
+}
+
+impl Sealer {
+    /// With the configured key, or a random one that dies with the process.
+    ///
+    /// # Errors
+    /// If the system has no randomness.
+    pub(super) fn new(config: &Sessions) -> Result<Self, SealError> {
+        let secret = match &config.key {
+            Some(key) => derive("session key", key.expose_secret().as_bytes()),
+            None => {
+                let mut random = [0_u8; 32];
+                aws_lc_rs::rand::fill(&mut random).map_err(|_| SealError)?;
+                random
+            }
+        };
+        let key = RandomizedNonceKey::new(&AES_256_GCM_SIV, &secret).map_err(|_| SealError)?;
+        let mut key_id = [0_u8; KEY_ID_LEN];
+        key_id.iter_mut().zip(derive("session key id", &secret)).for_each(|(to, from)| *to = from);
+        Ok(Self { key, key_id })
+    }
+
+    /// A token of visible ASCII that only [`Sealer::open`] with the same key can read.
+    pub(super) fn seal(&self, issued_ms: u64, content: &[u8]) -> Result<String, SealError> {
+        let mut token = Vec::with_capacity(HEAD_LEN + NONCE_LEN + content.len() + TAG_LEN);
+        token.push(FORM);
+        token.extend_from_slice(&self.key_id);
+        token.extend_from_slice(&issued_ms.to_be_bytes());
+        let mut sealed = content.to_vec();
+        let nonce = self
+            .key
+            .seal_in_place_append_tag(Aad::from(token.as_slice()), &mut sealed)
+            .map_err(|_| SealError)?;
+        token.extend_from_slice(nonce.as_ref());
+        token.extend_from_slice(&sealed);
+        Ok(URL_SAFE_NO_PAD.encode(token))
+    }
+
+    /// What a token says; `None` for everything that was not sealed with this key, bit for bit.
+    pub(super) fn open(&self, token: &str) -> Option<Opened> {
+        if token.len() > MAX_TOKEN {
+            return None;
+        }
+        let token = URL_SAFE_NO_PAD.decode(token).ok()?;
+        let (head, rest) = token.split_at_checked(HEAD_LEN)?;
+        let (form, rest_of_head) = head.split_first()?;
+        let (key_id, issued) = rest_of_head.split_at_checked(KEY_ID_LEN)?;
+        if *form != FORM || key_id != self.key_id {
+            return None;
+        }
+        let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut sealed = sealed.to_vec();
+        let content = self.key.open_in_place(nonce, Aad::from(head), &mut sealed).ok()?.len();
+        sealed.truncate(content);
+        Some(Opened { issued_ms: u64::from_be_bytes(issued.try_into().ok()?), content: sealed })
+    }
+}
+
+/// Thirty-two bytes that belong to one purpose of a secret.
+fn derive(purpose: &str, secret: &[u8]) -> [u8; 32] {
+    let text = [b"waypost ", purpose.as_bytes(), b"\0", secret].concat();
+    let mut derived = [0_u8; 32];
+    derived.iter_mut().zip(digest(&SHA256, &text).as_ref()).for_each(|(to, from)| *to = *from);
+    derived
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sealer(key: Option<&str>) -> Sealer {
+        let idle_timeout = Duration::from_secs(1);
+        let key = key.map(|key| key.to_owned().into());
+        Sealer::new(&Sessions { idle_timeout, keep_alive: idle_timeout, key }).unwrap()
+    }
+
+    #[test]
+    fn a_token_opens_with_its_key_only() {
+        let (one, same, other, random) =
+            (sealer(Some("k1")), sealer(Some("k1")), sealer(Some("k2")), sealer(None));
+        let token = one.seal(17, b"content").unwrap();
+        assert!(token.bytes().all(|byte| (0x21..=0x7e).contains(&byte)));
+        assert_eq!(same.open(&token), Some(Opened { issued_ms: 17, content: b"content".to_vec() }));
+        assert_eq!(other.open(&token), None);
+        assert_eq!(random.open(&token), None);
+        assert_ne!(one.seal(17, b"content").unwrap(), token, "nonces are random");
+        for bad in ["", "x", "AQ", "not base64!", &"A".repeat(MAX_TOKEN + 4), &format!("{token}=")] {
+            assert_eq!(one.open(bad), None, "{bad:.20}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_flipped_bit_is_refused(content in proptest::collection::vec(any::<u8>(), 0..64), at in any::<prop::sample::Index>()) {
+            let sealer = sealer(Some("k"));
+            let mut token = URL_SAFE_NO_PAD.decode(sealer.seal(u64::MAX, &content).unwrap()).unwrap();
+            let bit = at.index(token.len() * 8);
+            token[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(sealer.open(&URL_SAFE_NO_PAD.encode(&token)), None);
+        }
+
+        #[test]
+        fn no_text_opens_by_chance(text in ".{0,200}") {
+            prop_assert_eq!(sealer(Some("k")).open(&text), None);
+        }
+    }
+}

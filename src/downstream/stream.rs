@@ -1,0 +1,227 @@
+//! Carries one call and writes its answer: one JSON document where nothing came before the end, else a
+//! stream of events.
+//!
+//! The status is decided as late as possible, because in the modern revision it follows from the outcome.
+//! The client that goes away drops the response, and with it the call.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, stream};
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::endpoint::Prepared;
+use super::level::Logs;
+use super::media::Accepts;
+use super::reply::{Asked, Reply, reply};
+use crate::exchange::{Cancel, Event, EventKind, Outcome};
+use crate::gateway::{Gateway, GatewayError};
+use crate::wire::sse;
+
+const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Why a call ends whose response nobody reads any more.
+const DISCONNECTED: &str = "client disconnected";
+
+/// Carries a call to its end, or to the first thing that must be sent before it.
+///
+/// Cancel safe: dropping the future, or the body of the response, cancels the call.
+pub(super) async fn carry(
+    gateway: Arc<Gateway>,
+    prepared: Prepared,
+    accepts: Accepts,
+    keep_alive: Duration,
+) -> Response {
+    let mut running = Running::start(gateway, prepared, keep_alive);
+    loop {
+        match running.next().await {
+            Next::Ended(reply) if !accepts.takes_json() => return one_event(reply),
+            Next::Ended(reply) => return respond(reply),
+            Next::Event(_) | Next::Silence if !accepts.takes_stream() => {}
+            Next::Event(frame) => return running.into_response(frame),
+            Next::Silence => return running.into_response(KEEP_ALIVE),
+        }
+    }
+}
+
+/// Carries a call to its end and drops its events.
+pub(super) async fn finish(gateway: Arc<Gateway>, prepared: Prepared) -> Reply {
+    let mut running = Running::start(gateway, prepared, Duration::MAX);
+    loop {
+        if let Next::Ended(reply) = running.next().await {
+            return reply;
+        }
+    }
+}
+
+/// A reply as one document.
+pub(super) fn respond(reply: Reply) -> Response {
+    let mut response = Response::new(Body::from(reply.body.clone()));
+    *response.status_mut() = reply.status;
+    if !reply.body.is_empty() {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    response.headers_mut().extend(reply.headers);
+    response
+}
+
+/// A reply as a stream with one event, for clients that take nothing else. An error keeps its status, and
+/// comes as JSON whatever the client takes.
+pub(super) fn one_event(reply: Reply) -> Response {
+    if reply.status != StatusCode::OK {
+        return respond(reply);
+    }
+    let frame = sse::write_event(None, None, &reply.body);
+    let mut response = event_stream(Body::from(frame));
+    response.headers_mut().extend(reply.headers);
+    response
+}
+
+fn event_stream(body: Body) -> Response {
+    let mut response = Response::new(body);
+    response.headers_mut().extend([
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (BUFFERING, HeaderValue::from_static("no")),
+    ]);
+    response
+}
+
+/// A call under way. The guard stands before the call: whoever drops this gives the reason first.
+struct Running {
+    guard: Disconnect,
+    call: BoxFuture<'static, Result<Outcome, GatewayError>>,
+    events: mpsc::Receiver<Event>,
+    asked: Asked,
+    logs: Logs,
+    /// How the call ended, while events that came before still wait.
+    ended: Option<Reply>,
+    keep_alive: Duration,
+    quiet_until: Option<Instant>,
+    is_over: bool,
+}
+
+/// What comes next of a call.
+enum Next {
+    Event(Bytes),
+    Silence,
+    Ended(Reply),
+}
+
+impl Running {
+    fn start(gateway: Arc<Gateway>, prepared: Prepared, keep_alive: Duration) -> Self {
+        let Prepared { call, asked, events, logs, flight, session } = prepared;
+        let guard = Disconnect { cancel: call.cancel.clone(), is_armed: true };
+        let call = async move {
+            let _kept = (flight, session);
+            gateway.call(call).await
+        };
+        let quiet_until = Instant::now().checked_add(keep_alive);
+        let (ended, is_over) = (None, false);
+        Self { guard, call: call.boxed(), events, asked, logs, ended, keep_alive, quiet_until, is_over }
+    }
+
+    /// Waits for what comes next. Events that were sent before the end come before it.
+    async fn next(&mut self) -> Next {
+        loop {
+            if self.ended.is_some() {
+                while let Ok(event) = self.events.try_recv() {
+                    if let Some(frame) = frame(&event, self.logs) {
+                        return Next::Event(frame);
+                    }
+                }
+            }
+            if let Some(reply) = self.ended.take() {
+                return Next::Ended(reply);
+            }
+            let quiet_until = self.quiet_until;
+            tokio::select! {
+                biased;
+                Some(event) = self.events.recv() => {
+                    if let Some(frame) = frame(&event, self.logs) {
+                        self.quiet_until = Instant::now().checked_add(self.keep_alive);
+                        return Next::Event(frame);
+                    }
+                }
+                ended = &mut self.call => {
+                    self.guard.is_armed = false;
+                    self.ended = Some(reply(&self.asked, ended));
+                }
+                () = until(quiet_until) => {
+                    self.quiet_until = Instant::now().checked_add(self.keep_alive);
+                    return Next::Silence;
+                }
+            }
+        }
+    }
+
+    /// The rest of the call as a stream that begins with `first`.
+    fn into_response(self, first: Bytes) -> Response {
+        let frames = stream::unfold((Some(first), self), |(first, mut running)| async move {
+            if let Some(first) = first {
+                return Some((Ok::<_, Infallible>(first), (None, running)));
+            }
+            if running.is_over {
+                return None;
+            }
+            let frame = match running.next().await {
+                Next::Event(frame) => frame,
+                Next::Silence => KEEP_ALIVE,
+                Next::Ended(reply) => {
+                    running.is_over = true;
+                    sse::write_event(None, None, &reply.body)
+                }
+            };
+            Some((Ok(frame), (None, running)))
+        });
+        event_stream(Body::from_stream(frames))
+    }
+}
+
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The frame of an event, if it is for this client.
+fn frame(event: &Event, logs: Logs) -> Option<Bytes> {
+    let notification = &event.notification;
+    let is_wanted = match event.kind {
+        EventKind::Progress => true,
+        EventKind::Log => logs.want(notification.param("level").as_ref()),
+        EventKind::Other => belongs_to_a_call(&notification.method),
+    };
+    is_wanted.then(|| sse::write_event(None, None, &notification.text))
+}
+
+/// Whether a notification can be about one call. The others are about a server as a whole, whose names and
+/// lists a client of the gateway does not know.
+fn belongs_to_a_call(method: &str) -> bool {
+    !method.ends_with("/list_changed")
+        && !matches!(method, "notifications/resources/updated" | "notifications/cancelled")
+}
+
+/// Gives the reason when a call is dropped before its end.
+struct Disconnect {
+    cancel: Cancel,
+    is_armed: bool,
+}
+
+impl Drop for Disconnect {
+    fn drop(&mut self) {
+        if self.is_armed {
+            self.cancel.cancel(DISCONNECTED);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A legacy client's request in the shape of the model: what it agreed on once is filled in per request.
+//!
+//! Must not know: where the agreement is kept.
+
+use bytes::Bytes;
+
+use crate::exchange::Hop;
+use crate::mcp::{Draft, ObjectView, Raw, Request, key};
+
+/// Capabilities by which a server asks the client something. They are not passed on: a question that
+/// cannot be carried to the client must not be invited.
+const ASKING: [&str; 4] = ["elicitation", "sampling", "roots", "tasks"];
+
+/// What a legacy client agreed on in its handshake.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handshake {
+    /// Its `Implementation`.
+    pub client_info: Option<Raw>,
+    /// Its `ClientCapabilities`.
+    pub capabilities: Option<Raw>,
+}
+
+/// The metadata of one request of a legacy client.
+///
+/// `log_level` is the level that its session asked for, as JSON text. Without a handshake the client has
+/// no capabilities.
+#[must_use]
+pub fn hop(request: &Request, handshake: Option<&Handshake>, log_level: Option<Raw>) -> Hop {
+    let declared = handshake.and_then(|agreed| agreed.capabilities.as_ref());
+    Hop {
+        client_info: handshake.and_then(|agreed| agreed.client_info.clone()),
+        capabilities: Some(declared.map_or_else(nothing, without_asking)),
+        log_level,
+        progress_token: request.meta(key::PROGRESS_TOKEN),
+    }
+}
+
+fn nothing() -> Raw {
+    Raw::trusted(Bytes::from_static(b"{}"))
+}
+
+fn without_asking(capabilities: &Raw) -> Raw {
+    if !capabilities.is_object() {
+        return nothing();
+    }
+    let view = ObjectView::of(capabilities.bytes());
+    let mut draft = Draft::new(capabilities.bytes().clone());
+    draft.edit_object(&view, &ASKING.map(|name| (name, None)));
+    Raw::trusted(draft.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::Message;
+    use crate::wire::json;
+
+    fn request(text: &'static str) -> Request {
+        match json::parse(Bytes::from_static(text.as_bytes())).unwrap() {
+            Message::Request(request) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn raw(text: &'static str) -> Raw {
+        Raw::parse(Bytes::from_static(text.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn the_handshake_is_filled_in_without_what_cannot_be_asked() {
+        let agreed = Handshake {
+            client_info: Some(raw(r#"{"name":"c","version":"1"}"#)),
+            capabilities: Some(raw(
+                r#"{"roots":{"listChanged":true},"experimental":{"x":1e2},"sampling":{}}"#,
+            )),
+        };
+        let request = request(
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":9007199254740993}}}"#,
+        );
+        let hop = hop(&request, Some(&agreed), Some(raw("\"info\"")));
+        assert_eq!(hop.capabilities, Some(raw(r#"{"experimental":{"x":1e2}}"#)));
+        assert_eq!(hop.client_info, agreed.client_info);
+        assert_eq!(hop.progress_token, Some(raw("9007199254740993")));
+        assert_eq!(hop.log_level, Some(raw("\"info\"")));
+    }
+
+    #[test]
+    fn without_a_handshake_there_are_no_capabilities() {
+        let request = request(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#);
+        let hop = hop(&request, None, None);
+        assert_eq!(hop.capabilities, Some(raw("{}")));
+        assert!(hop.client_info.is_none() && hop.progress_token.is_none() && hop.log_level.is_none());
+    }
+}
