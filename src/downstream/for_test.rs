@@ -127,7 +127,6 @@ async fn talk(call: &Call) {
 /// The endpoint.
 pub(super) struct Bench {
     pub(super) door: Door,
-    pub(super) gateway: Arc<Gateway>,
     pub(super) upstream: Arc<Scripted>,
 }
 
@@ -166,7 +165,7 @@ impl Bench {
         let stop = CancellationToken::new();
         tokio::join!(Arc::clone(&gateway).refresh(stop.clone()), async { stop.cancel() });
         let address = SocketAddr::from(([127, 0, 0, 1], 8080));
-        Self { door: Door::new(Arc::clone(&gateway), address), gateway, upstream }
+        Self { door: Door::new(gateway, address), upstream }
     }
 
     /// Sends one request and reads the whole answer.
