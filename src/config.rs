@@ -19,6 +19,7 @@ mod problem;
 mod reader;
 mod reference;
 mod section;
+mod source;
 mod tree;
 mod units;
 

@@ -396,6 +396,9 @@ fn equal_prefixes_are_warned_of() {
     let warnings = |text: &str| -> Vec<String> {
         good(text).warnings.into_iter().map(|warning| warning.message).collect()
     };
+    assert!(
+        warnings("upstreams: {a: {command: x, disabled: true}, b: {command: x, prefix: a}}\n").is_empty()
+    );
     assert_eq!(
         warnings("upstreams: {a: {command: x, prefix: ''}, b: {command: x, prefix: ''}, c: {command: x}}\n"),
         ["`a` and `b` both have no prefix"]
@@ -420,6 +423,15 @@ fn the_hash_is_of_what_is_said_and_not_of_how() {
         parse(text, "gateway.yaml", &env).unwrap().config.hash
     };
     assert_ne!(with("swordfish-swordfish"), with("swordfish-swordfisi"));
+}
+
+#[test]
+fn a_file_that_is_too_large_or_too_deep_is_refused() {
+    let wide = format!("upstreams: {{a: {{command: x, args: [{}]}}}}\n", "x,".repeat(100_000));
+    let deep = format!("upstreams: {}1{}\n", "[".repeat(40), "]".repeat(40));
+    for text in [wide, deep] {
+        assert!(bad(&text).contains("the file is too large, or nests too deep"));
+    }
 }
 
 #[test]

@@ -15,10 +15,11 @@ use std::net::SocketAddr;
 use secrecy::SecretString;
 
 use super::effective::{self, Block, Origin};
-use super::problem::{Finding, SECRET};
+use super::problem::SECRET;
 use super::reader::{Reader, Text};
 use super::reference as keys;
 use super::section::{Section, quoted};
+use super::source::Finding;
 use super::tree::{Name, Node, Span};
 use super::{Charset, Config, Limits, Log, LogFormat, Naming, Sessions};
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use secrecy::ExposeSecret;
 
 use super::effective::Effective;
-use super::problem::{Finding, Problem, Problems, Severity, Source};
+use super::problem::{Problem, Problems, Severity};
 use super::reader::Reader;
+use super::source::{Finding, Source};
 use super::tree::{self, Name, Node, Span, Value};
 use super::{Config, compile, expand, mask};
 
@@ -37,7 +38,7 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded,
     let file: Arc<str> = path.display().to_string().into();
     let text = read(path).map_err(|message| {
         let finding = Finding::error(format!("cannot read {file}: {message}"));
-        Problems::new(vec![Source { file: Arc::clone(&file), text: "", masks: Vec::new() }.problem(finding)])
+        Problems::new(vec![Source::new(Arc::clone(&file), "", Vec::new()).problem(finding)])
     })?;
     parse_in(&text, file, path.parent().unwrap_or(Path::new("")), env)
 }
@@ -80,7 +81,7 @@ fn parse_in(
     let entries = match entries(text) {
         Ok(entries) => entries,
         Err(finding) => {
-            let source = Source { file, text, masks: mask::guess(text) };
+            let source = Source::new(file, text, mask::guess(text));
             return Err(Problems::new(vec![source.problem(finding)]));
         }
     };
@@ -89,7 +90,7 @@ fn parse_in(
     let entries = reader.entries(&top, "the file", "a mapping").unwrap_or_default();
     let (mut config, root) = compile::compile(&reader, entries);
     config.hash = hash(&top, &config, env);
-    let source = Source { file: Arc::clone(&file), text, masks: mask::secrets(entries) };
+    let source = Source::new(Arc::clone(&file), text, mask::secrets(entries));
     let findings = reader.findings.take();
     let problems = Problems::new(findings.into_iter().map(|finding| source.problem(finding)).collect());
     if problems.as_slice().iter().any(|problem| problem.severity == Severity::Error) {
@@ -124,6 +125,11 @@ fn syntax_finding(message: &str) -> Finding {
     let finding = Finding::error(format!("this is no YAML: {message}"));
     if message.contains("tabs") {
         return finding.help("indent with spaces: YAML does not take tabs");
+    }
+    if message.contains("limits breached") || message.contains("limit exceeded") {
+        let finding = Finding::error("the file is too large, or nests too deep");
+        return finding
+            .help("it may hold 100,000 values, aliases counted where they are used, nested 32 deep");
     }
     if message.contains("document expected") {
         return Finding::error("the file holds more than one document").help("take out the `---`");

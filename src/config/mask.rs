@@ -123,8 +123,10 @@ pub(crate) fn args<'t>(args: impl Iterator<Item = &'t str>) -> impl Iterator<Ite
         if is_this_secret && !arg.starts_with('-') {
             return if is_reference(arg) { arg.to_owned() } else { SECRET.to_owned() };
         }
-        match arg.split_once('=') {
-            Some((name, value)) if is_secret_word(name) && !is_reference(value) => format!("{name}={SECRET}"),
+        match arg.find(['=', ':']).and_then(|at| arg.split_at_checked(at + 1)) {
+            Some((name, value)) if is_secret_word(name) && !is_reference(value.trim_start()) => {
+                format!("{name}{SECRET}")
+            }
             Some(_) => url(arg),
             None => {
                 is_next_secret = arg.starts_with('-') && is_secret_word(arg);
@@ -242,8 +244,8 @@ mod tests {
             ("password: abc", vec!["abc"]),
             ("upstreams: {a: {url: 'http://x/?k=abc'}}", vec!["'http://x/?k=abc'"]),
             (
-                "upstreams: {a: {args: [--token, abc, --api-key=def, x, http://u:p@h/]}}",
-                vec!["abc", "--api-key=def", "http://u:p@h/"],
+                "upstreams: {a: {args: [--token, abc, --api-key=def, x, http://u:p@h/, -H, 'Authorization: Bearer abc', '--token=${T}']}}",
+                vec!["abc", "--api-key=def", "http://u:p@h/", "'Authorization: Bearer abc'"],
             ),
             (
                 "listen: 127.0.0.1:1\nupstreams: {a: {url: 'http://x/mcp', args: [a, -y], timeout: 30s}}\nauth: {anonymous: true}",

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::expand::{self, ExpandError};
-use super::problem::Finding;
+use super::source::Finding;
 use super::tree::{Name, Node, ScalarKind, Span, Value};
 
 /// What reading has in common: the variables, and what was found.
@@ -33,9 +33,15 @@ pub(crate) struct Text {
     pub(crate) empty: Vec<String>,
 }
 
+/// More are not kept: nobody reads them.
+const MAX_FINDINGS: usize = 1_000;
+
 impl Reader<'_> {
     pub(crate) fn report(&self, finding: Finding) {
-        self.findings.borrow_mut().push(finding);
+        let mut findings = self.findings.borrow_mut();
+        if findings.len() < MAX_FINDINGS {
+            findings.push(finding);
+        }
     }
 
     /// The scalar as text; a finding and `None` if it is none. `what` names it in messages.

@@ -7,9 +7,10 @@
 
 use super::effective::{self, Block, Origin};
 use super::nearest::{nearest, nearest_key};
-use super::problem::{Finding, SECRET};
+use super::problem::SECRET;
 use super::reader::{Reader, Text};
 use super::reference::{Bounded, Choice, Flag, Free, Key, Nested, Table};
+use super::source::Finding;
 use super::tree::{Name, Node, ScalarKind, Span, Value};
 use super::units::Unit;
 

@@ -54,6 +54,11 @@ impl AdmittedCall {
     pub(crate) fn for_test(call: Call, target: Target, deadline: Instant) -> Self {
         Self { call, target, deadline, _permit: Permit::default() }
     }
+
+    /// The same call with another deadline.
+    pub(crate) fn due_at(self, deadline: Instant) -> Self {
+        Self { deadline, ..self }
+    }
 }
 
 /// What has been found out about a call by the time it was admitted or refused; for the record.

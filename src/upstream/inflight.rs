@@ -102,10 +102,10 @@ impl InFlight {
         let token = progress_token(notification);
         let listener = token.and_then(|id| self.lock().waiting.get(&id)?.listener.clone());
         let event = listener.as_ref().and_then(|listener| listener.progress(notification));
-        if let (Some(listener), Some(event)) = (listener, event) {
-            if !listener.events.offer(event) {
-                tracing::debug!("a slow reader missed a progress notification");
-            }
+        if let (Some(listener), Some(event)) = (listener, event)
+            && !listener.events.offer(event)
+        {
+            tracing::debug!("a slow reader missed a progress notification");
         }
         true
     }

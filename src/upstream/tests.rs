@@ -3,3 +3,5 @@
 mod bench;
 mod eras;
 mod pipes;
+mod posts;
+mod site;

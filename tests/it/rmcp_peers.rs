@@ -205,7 +205,7 @@ async fn serve_stdio(speaks: Speaks) -> Value {
 async fn expect_served(entry: Value) {
     let gateway = Config::new().raw_upstream("up", entry).ready();
     let gateway = &gateway;
-    let checking = tokio::task::block_in_place(|| {
+    tokio::task::block_in_place(|| {
         for client in [Client::legacy(gateway), Client::modern(gateway)] {
             client.wait_tools(&["up__echo", "up__fail", "up__sad"]);
             let jobs: Vec<_> = (0..20)
@@ -229,7 +229,6 @@ async fn expect_served(entry: Value) {
             assert_eq!(client.call("up__nope", json!({}))["error"]["code"], -32602);
         }
     });
-    let () = checking;
     for mode in modes() {
         let peer = connect(gateway, mode).await;
         exercise(&peer, &["up__echo"]).await;

@@ -1,10 +1,10 @@
 //! What upstreams and clients share: filters of tools, and limits on calls.
 
 use crate::config::effective::Origin;
-use crate::config::problem::Finding;
 use crate::config::reader::Text;
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
+use crate::config::source::Finding;
 use crate::config::tree::Span;
 use crate::config::{CallLimits, Filter, Pattern, Rate};
 

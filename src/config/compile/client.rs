@@ -7,9 +7,9 @@ use super::access::{self, PlacedFilter};
 use super::secret;
 use crate::config::effective::{self, Block, Origin};
 use crate::config::nearest::nearest;
-use crate::config::problem::Finding;
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
+use crate::config::source::Finding;
 use crate::config::tree::{Name, Span, Value};
 use crate::config::{CallLimits, ClientConfig, Filter, Naming};
 

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::DEFAULT_LISTEN;
 use crate::config::effective::{self, Origin};
-use crate::config::problem::Finding;
 use crate::config::reader::Text;
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
+use crate::config::source::Finding;
 use crate::config::tree::{Node, Value};
 
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);

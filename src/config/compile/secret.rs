@@ -6,9 +6,9 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::config::expand;
-use crate::config::problem::Finding;
 use crate::config::reader::Reader;
 use crate::config::section::quoted;
+use crate::config::source::Finding;
 use crate::config::tree::{Node, Span, Value};
 
 /// The digest of one token.

@@ -6,10 +6,10 @@ use secrecy::SecretString;
 use url::Url;
 
 use crate::config::effective::{self, Origin};
-use crate::config::problem::Finding;
 use crate::config::reader::Text;
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
+use crate::config::source::Finding;
 use crate::config::tree::{Name, Value};
 use crate::config::{Http, Stdio, Transport, mask};
 

@@ -1,13 +1,14 @@
 //! Upstreams.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{access, transport};
 use crate::config::effective::{self, Block, Origin};
-use crate::config::problem::Finding;
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
+use crate::config::source::Finding;
 use crate::config::tree::{Name, Node, Span};
 use crate::config::{CallLimits, Filter, Naming, UpstreamConfig};
 use crate::mcp::Era;
@@ -17,8 +18,17 @@ use crate::mcp::Era;
 pub(crate) struct Upstreams {
     /// Those that are to be connected to.
     pub(crate) enabled: Vec<Arc<UpstreamConfig>>,
-    /// The prefix of each, disabled ones too, and where it is named.
-    all: Vec<(String, String, Span)>,
+    /// All that are named, disabled ones and those that could not be read too.
+    all: Vec<Named>,
+}
+
+/// The name of an upstream, and what goes before its names.
+#[derive(Debug)]
+struct Named {
+    name: String,
+    prefix: String,
+    span: Span,
+    is_disabled: bool,
 }
 
 impl Upstreams {
@@ -26,10 +36,8 @@ impl Upstreams {
     pub(crate) fn prefixes(&self, naming: &Naming) -> Vec<String> {
         let is_kept = |prefix: &str| prefix.len() < naming.max_length;
         // A prefix that is too long gets shortened with the name, so nothing is known of how that begins.
-        self.all
-            .iter()
-            .map(|(_, prefix, _)| if is_kept(prefix) { prefix.clone() } else { String::new() })
-            .collect()
+        let prefixes = self.all.iter().map(|named| named.prefix.as_str());
+        prefixes.map(|prefix| if is_kept(prefix) { prefix.to_owned() } else { String::new() }).collect()
     }
 }
 
@@ -132,7 +140,12 @@ fn upstream(section: &mut Section<'_>, name: &Name, naming: &Naming, upstreams: 
     let is_disabled = section.flag(&keys::DISABLED).unwrap_or_default();
     let prefix = prefix(section, name, naming);
     let behaviour = behaviour(section);
-    upstreams.all.push((name.text.clone(), prefix.clone(), name.span));
+    upstreams.all.push(Named {
+        name: name.text.clone(),
+        prefix: prefix.clone(),
+        span: name.span,
+        is_disabled,
+    });
     let (Some(transport), false) = (transport, is_disabled) else {
         return;
     };
@@ -193,12 +206,13 @@ fn prefix(section: &mut Section<'_>, name: &Name, naming: &Naming) -> String {
 
 /// Warns of upstreams whose names may collide.
 fn check_prefixes(top: &Section<'_>, upstreams: &Upstreams) {
-    for (at, (name, prefix, span)) in upstreams.all.iter().enumerate() {
-        let mut earlier = upstreams.all.iter().take(at);
+    let mut seen: HashMap<&str, &str> = HashMap::new();
+    for Named { name, prefix, span, .. } in upstreams.all.iter().filter(|named| !named.is_disabled) {
+        let first = *seen.entry(prefix).or_insert(name);
         // Of two with one name, the name is reported.
-        let Some((first, _, _)) = earlier.find(|(other, same, _)| same == prefix && other != name) else {
+        if first == name {
             continue;
-        };
+        }
         let message = if prefix.is_empty() {
             format!("`{first}` and `{name}` both have no prefix")
         } else {

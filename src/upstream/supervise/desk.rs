@@ -55,10 +55,8 @@ pub(in crate::upstream) struct Outage {
 impl Outage {
     /// What a call gets.
     fn failure(&self) -> Failure {
-        let kind = match self.failure.kind {
-            kind @ (GatewayErrorKind::UpstreamAuth | GatewayErrorKind::Unavailable) => kind,
-            _ => GatewayErrorKind::Unavailable,
-        };
+        let is_auth = self.failure.kind == GatewayErrorKind::UpstreamAuth;
+        let kind = if is_auth { GatewayErrorKind::UpstreamAuth } else { GatewayErrorKind::Unavailable };
         let wait = self.retry_at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let failure = Failure { kind, ..Failure::unavailable(self.failure.text.clone()) };
         Failure { cause: self.failure.cause.clone(), ..failure }.retry_after(Some(wait))

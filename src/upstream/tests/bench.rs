@@ -41,6 +41,14 @@ pub(crate) fn shell(command: &str, args: &[&str]) -> Stdio {
     Stdio { command: command.to_owned(), args, env: vec![], cwd: None }
 }
 
+impl Made {
+    /// The same call with less time.
+    pub(crate) fn within(self, time: Duration) -> Self {
+        let Self { call, events, cancel } = self;
+        Self { call: call.due_at(Instant::now() + time), events, cancel }
+    }
+}
+
 impl Bench {
     pub(crate) fn scripted(plan: &Value) -> Self {
         Self::stdio(scripted(plan))

@@ -148,6 +148,8 @@ def call(message):
     elif name == "close":
         os.close(1)
         time.sleep(60)
+    elif name == "sleep":
+        time.sleep(600)
     elif name == "endless":
         while True:
             raw(b"z" * 65536)

@@ -113,15 +113,16 @@ pub(super) fn spawn(config: &config::Stdio, family: &Family<'_>) -> Result<(Chil
     };
     let group = Group { leader: pid, is_gone: false };
     let asked = end.clone();
+    family.tasks.spawn(async move { reap(process, group, asked, &alive).await });
+    let child = Child { end, life, last_words };
+    let gone = child.gone();
     family.tasks.spawn(async move {
-        let mut reading = std::pin::pin!(reader.read(stderr));
         tokio::select! {
-            () = reap(process, group, asked, &alive) => {}
-            never = async { (&mut reading).await; std::future::pending::<()>().await } => never,
+            () = reader.read(stderr) => {}
+            () = async { gone.await; sleep(STDERR_GRACE).await } => {}
         }
-        drop(timeout(STDERR_GRACE, reading).await);
     });
-    Ok((Child { end, life, last_words }, Pipes { stdin, stdout }))
+    Ok((child, Pipes { stdin, stdout }))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where children are made")]
@@ -142,11 +143,12 @@ fn command(config: &config::Stdio) -> Command {
 /// Why a child could not be started. A missing working directory looks like a missing command to the system.
 fn refused(config: &config::Stdio, error: &std::io::Error) -> Failure {
     let is_folder_missing = config.cwd.as_ref().is_some_and(|folder| !folder.is_dir());
-    let text = match error.kind() {
-        ErrorKind::NotFound if is_folder_missing => "its working directory does not exist",
-        ErrorKind::NotFound => "the command was not found",
-        ErrorKind::PermissionDenied => "the command may not be executed",
-        _ => "the process could not be started",
+    let kind = error.kind();
+    let text = match () {
+        () if kind == ErrorKind::NotFound && is_folder_missing => "its working directory does not exist",
+        () if kind == ErrorKind::NotFound => "the command was not found",
+        () if kind == ErrorKind::PermissionDenied => "the command may not be executed",
+        () => "the process could not be started",
     };
     Failure::unavailable(text).because(format_args!("{}: {error}", config.command))
 }
@@ -168,8 +170,9 @@ impl Child {
     }
 
     /// Waits until the child and its group are gone.
-    pub(super) async fn gone(&self) {
-        drop(self.life.clone().wait_for(|life| matches!(life, Life::Gone(_))).await);
+    pub(super) fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut life = self.life.clone();
+        async move { drop(life.wait_for(|life| matches!(life, Life::Gone(_))).await) }
     }
 
     /// Waits until the child has exited and said its last word on stderr, but not for long.

@@ -91,19 +91,21 @@ fn std_03_a_chatty_stderr_blocks_nothing() {
         .tool("endless", |turn| {
             turn.stderr("n".repeat(10 << 20).as_bytes());
             turn.text("done");
-        })
-        .tool("odd", |turn| {
-            turn.stderr(b"\xff\xfe\x00 not \x1b[31mUTF-8\r\n{\"event\":\"forged\"}\nlast words of odd\n");
-            turn.text("done");
         });
     let up = script.stdio();
-    let gateway = Config::new().upstream("noisy", &up).ready();
+    // The lines of one upstream are bounded in number, too: what must be there comes from another.
+    let odd = Script::echo(Era::Legacy).tool("odd", |turn| {
+        turn.stderr(b"\xff\xfe\x00 not \x1b[31mUTF-8\r\n{\"event\":\"forged\"}\nlast words of odd\n");
+        turn.text("done");
+    });
+    let odd = odd.stdio();
+    let gateway = Config::new().upstream("noisy", &up).upstream("strange", &odd).ready();
     let client = Client::legacy(&gateway);
-    for name in ["noisy__chatty", "noisy__endless", "noisy__odd"] {
+    for name in ["noisy__chatty", "noisy__endless", "strange__odd"] {
         assert_eq!(client.echo(name, ""), "done", "{name}");
     }
     assert_eq!(client.echo("noisy__echo", "x"), "x");
-    let has_words = |line: &String| line.contains("last words of odd") && line.contains("noisy");
+    let has_words = |line: &String| line.contains("last words of odd") && line.contains("strange");
     eventually("stderr is logged under the upstream's name", || {
         gateway.log().iter().any(has_words).then_some(())
     });
@@ -129,9 +131,8 @@ fn std_04_noise_on_stdout_is_skipped_and_counted() {
         }
         let count = gateway.metrics().sum("waypost_upstream_noise_total", &[("upstream", "noisy")]);
         assert!(count >= 6.0, "{count}");
-        let is_told =
-            |line: &&String| line.contains("WARN") && line.contains("noisy") && line.contains("ready");
-        let told = gateway.log().iter().filter(is_told).count();
+        let warnings = gateway.warnings();
+        let told = warnings.iter().filter(|line| line.contains("noisy") && line.contains("ready")).count();
         assert_eq!(told, 1, "one warning, with a sample");
     }
 }

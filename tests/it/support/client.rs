@@ -214,9 +214,13 @@ const FIRST_ID: u64 = 7001;
 impl Client {
     /// A client without any handshake.
     pub fn bare(gateway: &Gateway, era: Era) -> Self {
+        Self::at(gateway.mcp, era)
+    }
+
+    /// A client of whoever serves there.
+    pub fn at(address: SocketAddr, era: Era) -> Self {
         let next = AtomicU64::new(FIRST_ID);
-        let (headers, hello, path) = (Vec::new(), None, "/mcp".to_owned());
-        Self { address: gateway.mcp, era, headers, hello, path, next }
+        Self { address, era, headers: Vec::new(), hello: None, path: "/mcp".to_owned(), next }
     }
 
     /// A client of the era, with a session if the era has them.
@@ -261,7 +265,7 @@ impl Client {
         let agreed = hello["result"]["protocolVersion"].as_str().expect("a version").to_owned();
         let session = response.header("mcp-session-id").expect("a session id").to_owned();
         self.headers.push(("Mcp-Session-Id".to_owned(), session));
-        if agreed >= "2025-06-18".to_owned() {
+        if agreed.as_str() >= "2025-06-18" {
             self.headers.push(("MCP-Protocol-Version".to_owned(), agreed));
         }
         self.hello = Some(hello);
@@ -332,7 +336,7 @@ impl Client {
     /// Calls a tool that echoes, and gives the text that came back.
     pub fn echo(&self, tool: &str, text: &str) -> String {
         let answer = self.call(tool, json!({"text": text}));
-        assert_eq!(answer["result"]["isError"].as_bool().unwrap_or_default(), false, "{answer}");
+        assert_ne!(answer["result"]["isError"], true, "{answer}");
         let text = answer["result"]["content"][0]["text"].as_str();
         text.unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
     }

@@ -243,6 +243,17 @@ impl Gateway {
         parsed.filter(|line| field(line, "event").and_then(Value::as_str) == Some(event)).collect()
     }
 
+    /// Warnings so far, as they were written.
+    pub fn warnings(&self) -> Vec<String> {
+        let is_warning = |line: &String| {
+            let parsed = serde_json::from_str::<Value>(line).unwrap_or_default();
+            field(&parsed, "level")
+                .and_then(Value::as_str)
+                .is_some_and(|level| level.eq_ignore_ascii_case("warn"))
+        };
+        self.log().into_iter().filter(is_warning).collect()
+    }
+
     /// The process.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -192,10 +192,9 @@ impl Shared {
                 _ => self.fault(format!("before `initialized`: {}", clip(&received.text))),
             }
         }
-        if let (Some(id), false) = (received.id(), method.is_empty()) {
-            if !locked(&process.open_ids).insert(id.to_owned()) {
-                self.fault(format!("the id {id} is in use: {}", clip(&received.text)));
-            }
+        let id = received.id().filter(|_| !method.is_empty());
+        if let Some(id) = id.filter(|id| !locked(&process.open_ids).insert((*id).to_owned())) {
+            self.fault(format!("the id {id} is in use: {}", clip(&received.text)));
         }
     }
 }
@@ -258,6 +257,11 @@ impl Upstream {
             Transport::Http => json!({"url": self.url()}),
             Transport::Stdio => relay(self.address, &self.flags),
         }
+    }
+
+    /// Where it listens: for HTTP, or for its children.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Its address over HTTP.

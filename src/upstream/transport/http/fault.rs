@@ -28,18 +28,21 @@ pub(super) fn of_sending(error: reqwest::Error) -> Failure {
     if is_connect { failure.of_connection() } else { failure.maybe_executed() }
 }
 
+/// What kept us from connecting, as the first system error among the causes has it.
 fn connect_text(error: &reqwest::Error) -> &'static str {
+    let texts = [
+        (ErrorKind::ConnectionRefused, "connection refused"),
+        (ErrorKind::HostUnreachable, "no route to it"),
+        (ErrorKind::NetworkUnreachable, "no route to it"),
+        (ErrorKind::InvalidData, "the TLS handshake with it failed"),
+    ];
     let mut source = error.source();
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            match error.kind() {
-                ErrorKind::ConnectionRefused => return "connection refused",
-                ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => return "no route to it",
-                ErrorKind::InvalidData => return "the TLS handshake with it failed",
-                _ => {}
-            }
+    while let Some(cause) = source {
+        let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        if let Some((_, text)) = texts.iter().find(|(known, _)| Some(*known) == kind) {
+            return text;
         }
-        source = error.source();
+        source = cause.source();
     }
     "it could not be connected to"
 }
