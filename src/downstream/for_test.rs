@@ -127,6 +127,7 @@ async fn talk(call: &Call) {
 /// The endpoint.
 pub(super) struct Bench {
     pub(super) door: Door,
+    pub(super) gateway: Arc<Gateway>,
     pub(super) upstream: Arc<Scripted>,
 }
 
@@ -165,7 +166,7 @@ impl Bench {
         let stop = CancellationToken::new();
         tokio::join!(Arc::clone(&gateway).refresh(stop.clone()), async { stop.cancel() });
         let address = SocketAddr::from(([127, 0, 0, 1], 8080));
-        Self { door: Door::new(gateway, address), upstream }
+        Self { door: Door::new(Arc::clone(&gateway), address), gateway, upstream }
     }
 
     /// Sends one request and reads the whole answer.
