@@ -4,7 +4,6 @@
 //! in flight end, children end.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +22,11 @@ use crate::{demo, downstream, upstream};
 /// How long the children may take to end, on top of `drain_timeout`.
 const CHILDREN_END: Duration = Duration::from_secs(10);
 
-/// Serves the configuration in `path` until SIGINT or SIGTERM, then drains. A second signal ends at once.
+/// Serves the configuration until SIGINT or SIGTERM, then drains. A second signal ends at once.
 ///
 /// # Errors
 /// If an address cannot be bound. Upstreams that cannot be reached are no error.
-pub async fn serve(config: Config) -> anyhow::Result<()> {
+pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let config = Arc::new(config);
     let sockets = Sockets::bind(&config).await?;
@@ -118,7 +117,10 @@ impl Running {
         background.spawn(Arc::clone(&gateway).refresh(background.stop.clone()));
         let admin_address = sockets.admin.as_ref().and_then(|socket| socket.local_addr().ok());
         if let Some(socket) = sockets.admin {
-            let offers = { let gateway = Arc::clone(&gateway); move || gateway.offers() };
+            let offers = {
+                let gateway = Arc::clone(&gateway);
+                move || gateway.offers()
+            };
             let state = AdminState::new(&config, metrics, Arc::clone(&readiness), offers);
             background.spawn(admin::serve(socket, Arc::new(state), background.stop.clone()));
         }

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::{app, config, demo, telemetry};
 
-mod check;
+pub mod check;
 
 /// One MCP endpoint in front of many MCP servers.
 #[derive(Debug, Parser)]
@@ -22,7 +22,14 @@ struct Cli {
 #[derive(Debug, clap::Args)]
 struct File {
     /// The configuration file.
-    #[arg(short, long, value_name = "FILE", default_value = "gateway.yaml", global = true, env = "WAYPOST_CONFIG")]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "gateway.yaml",
+        global = true,
+        env = "WAYPOST_CONFIG"
+    )]
     config: PathBuf,
 }
 

@@ -1,8 +1,10 @@
 //! Waypost: one MCP endpoint in front of many MCP servers, in both eras of the protocol.
 
 pub mod admin;
+mod app;
 pub mod auth;
 pub mod catalog;
+pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod downstream;

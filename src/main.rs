@@ -1,3 +1,7 @@
 //! Exit codes and nothing else.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    waypost::cli::run()
+}
