@@ -202,3 +202,6 @@ fn array(answers: impl Iterator<Item = Bytes>) -> Reply {
     array.put_u8(b']');
     Reply::json(StatusCode::OK, array.freeze())
 }
+
+#[cfg(test)]
+mod tests;

@@ -225,3 +225,6 @@ impl Drop for Disconnect {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
