@@ -41,7 +41,9 @@ impl Running {
             }
         };
         let counted = Arc::clone(&ticks);
-        let tick = move || drop(counted.fetch_add(1, Ordering::SeqCst));
+        let tick = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        };
         let mut tasks = JoinSet::new();
         tasks.spawn(run(listener, bounds, serve, tick, stop.clone()));
         Self { address, stop, release, ticks, arrived, tasks }

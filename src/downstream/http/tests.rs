@@ -1,3 +1,5 @@
+//! The endpoint as a whole, over real connections.
+
 use futures_util::FutureExt as _;
 use http::Method;
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Every outcome and every refusal, as each era sees it.
+
 use std::sync::Arc;
 
 use super::*;
