@@ -1,3 +1,5 @@
+//! Connections: the cap, slow starts, the end.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

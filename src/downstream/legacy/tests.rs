@@ -1,3 +1,5 @@
+//! What the handshake era is told.
+
 use std::time::Duration;
 
 use http::Method;

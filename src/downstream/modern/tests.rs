@@ -1,3 +1,5 @@
+//! What the stateless era is told.
+
 use http::HeaderValue;
 
 use super::*;

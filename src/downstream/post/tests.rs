@@ -1,3 +1,5 @@
+//! One POST: messages, batches, what cannot be read.
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
