@@ -163,7 +163,9 @@ async def with_logging(ctx: Any, params: types.CallToolRequestParams) -> Result:
 
 @tool("test_logging_tool", "Logs once at info while it runs")
 async def logging_tool(ctx: Any, params: types.CallToolRequestParams) -> Result:
-    await ctx.session.send_log_message("info", "A message that only who asked may see", related_request_id=ctx.request_id)
+    await ctx.session.send_log_message(
+        "info", "A message that only who asked may see", related_request_id=ctx.request_id
+    )
     return text("Logged one message.")
 
 
@@ -272,7 +274,9 @@ async def elicitation_defaults(ctx: Any, params: types.CallToolRequestParams) ->
 @tool("test_elicitation_sep1330_enums", "Asks with every kind of enumeration")
 async def elicitation_enums(ctx: Any, params: types.CallToolRequestParams) -> Result:
     def titled(noun: str) -> list[dict[str, str]]:
-        return [{"const": f"value{n}", "title": f"{word} {noun}"} for n, word in enumerate(("First", "Second", "Third"), 1)]
+        return [
+            {"const": f"value{n}", "title": f"{word} {noun}"} for n, word in enumerate(("First", "Second", "Third"), 1)
+        ]
 
     options = ["option1", "option2", "option3"]
     properties = {
@@ -347,9 +351,7 @@ async def ask_confirmation(ctx: Any, params: types.CallToolRequestParams) -> Res
     """The state comes back sealed by the server's boundary: what arrives here has been verified."""
     if accepted(params, "confirm") is None or params.request_state != "waiting-for-confirmation":
         request = form("Please confirm", {"ok": {"type": "boolean"}}, ["ok"])
-        return types.InputRequiredResult(
-            input_requests={"confirm": request}, request_state="waiting-for-confirmation"
-        )
+        return types.InputRequiredResult(input_requests={"confirm": request}, request_state="waiting-for-confirmation")
     return text("state-ok")
 
 
@@ -429,7 +431,9 @@ async def trigger_prompt_change(ctx: Any, params: types.CallToolRequestParams) -
 RESOURCES = [
     types.Resource(uri="test://static-text", name="static-text", description="A text", mime_type="text/plain"),
     types.Resource(uri="test://static-binary", name="static-binary", description="A picture", mime_type="image/png"),
-    types.Resource(uri="test://watched-resource", name="watched", description="To subscribe to", mime_type="text/plain"),
+    types.Resource(
+        uri="test://watched-resource", name="watched", description="To subscribe to", mime_type="text/plain"
+    ),
 ]
 TEMPLATES = [
     types.ResourceTemplate(

@@ -47,5 +47,7 @@ export async function carryOut(peer) {
   for (const step of ['call', 'unknown', 'large', 'progress']) {
     for (const wanted of plan[step]) await call(step, wanted);
   }
+  const started = performance.now();
   await Promise.all(plan.parallel.map(wanted => call('parallel', wanted)));
+  say({ step: 'parallel-time', seconds: (performance.now() - started) / 1000 });
 }

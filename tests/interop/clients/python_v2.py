@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -68,9 +69,11 @@ async def carry_out(client: Client, plan: dict[str, Any]) -> None:
     for step in ("call", "unknown", "large", "progress"):
         for wanted in plan[step]:
             await call(client, step, wanted)
+    started = time.monotonic()
     async with anyio.create_task_group() as tasks:
         for wanted in plan["parallel"]:
             tasks.start_soon(call, client, "parallel", wanted)
+    say(step="parallel-time", seconds=time.monotonic() - started)
 
 
 async def main() -> None:

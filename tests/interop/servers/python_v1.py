@@ -44,10 +44,10 @@ async def slow_echo(text: str, delay_ms: int) -> str:
 
 
 @server.tool(description="Counts, reports its progress and logs each step", structured_output=False)
-async def count(to: int, ctx: Context) -> str:
+async def count(to: int, label: str, ctx: Context) -> str:
     for number in range(1, to + 1):
         await ctx.report_progress(number, to, f"at {number}")
-        await ctx.info(f"step {number}")
+        await ctx.info(f"{label} step {number}")
         await anyio.sleep(0.05)
     return f"counted to {to}"
 

@@ -48,15 +48,18 @@ function build({ era }) {
 
   server.registerTool(
     'count',
-    { description: 'Counts, reports its progress and logs each step', inputSchema: z.object({ to: z.number().int() }) },
-    async ({ to }, ctx) => {
+    {
+      description: 'Counts, reports its progress and logs each step',
+      inputSchema: z.object({ to: z.number().int(), label: z.string() }),
+    },
+    async ({ to, label }, ctx) => {
       const progressToken = ctx.mcpReq._meta?.progressToken;
       for (let number = 1; number <= to; number++) {
         if (progressToken !== undefined) {
           const params = { progressToken, progress: number, total: to, message: `at ${number}` };
           await ctx.mcpReq.notify({ method: 'notifications/progress', params });
         }
-        await ctx.mcpReq.log('info', `step ${number}`);
+        await ctx.mcpReq.log('info', `${label} step ${number}`);
         await sleep(50);
       }
       return text(`counted to ${to}`);
