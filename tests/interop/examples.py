@@ -21,7 +21,8 @@ def code_blocks(readme: str, language: str) -> list[str]:
 def prepare(name: str, work: Path) -> Path:
     """A copy of the example with its packages beside it, as its README installs them."""
     copy = work / name
-    shutil.copytree(ROOT / "examples" / name, copy)
+    made_by_others = shutil.ignore_patterns("node_modules", "dist", ".venv", "__pycache__")
+    shutil.copytree(ROOT / "examples" / name, copy, ignore=made_by_others)
     if name == "word-counter-ts":
         (copy / "node_modules").symlink_to((ENVIRONMENT / "example-ts").resolve() / "node_modules")
         subprocess.run(["npm", "run", "--silent", "build"], cwd=copy, check=True, env=CHILD_ENVIRONMENT)
