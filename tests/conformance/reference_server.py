@@ -23,6 +23,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
+from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import PromptsListChanged, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -223,7 +224,7 @@ async def header_parameter(ctx: Any, params: types.CallToolRequestParams) -> Res
     return text(f"region {(params.arguments or {}).get('region')}")
 
 
-# Questions to the client, the way each era asks them
+# Questions to the client, all of them asked in the newest form; `call_tool` asks older clients in theirs
 
 
 @tool(
@@ -232,16 +233,17 @@ async def header_parameter(ctx: Any, params: types.CallToolRequestParams) -> Res
     {"type": "object", "properties": {"prompt": {"type": "string"}}, "required": ["prompt"]},
 )
 async def sampling(ctx: Any, params: types.CallToolRequestParams) -> Result:
-    request = sample(str((params.arguments or {}).get("prompt", "")), 100)
-    answer = await ctx.session.create_message(
-        request.params.messages, max_tokens=request.params.max_tokens, related_request_id=ctx.request_id
-    )
+    answer = (params.input_responses or {}).get("answer")
+    if not isinstance(answer, types.CreateMessageResult):
+        prompt = str((params.arguments or {}).get("prompt", ""))
+        return types.InputRequiredResult(input_requests={"answer": sample(prompt, 100)})
     return text(f"LLM response: {getattr(answer.content, 'text', answer.content)}")
 
 
-async def elicited(ctx: Any, request: types.ElicitRequest, label: str) -> Result:
-    assert isinstance(request.params, types.ElicitRequestFormParams)
-    answer = await ctx.session.elicit_form(request.params.message, request.params.requested_schema, ctx.request_id)
+async def elicited(params: types.CallToolRequestParams, request: types.ElicitRequest, label: str) -> Result:
+    answer = (params.input_responses or {}).get("answer")
+    if not isinstance(answer, types.ElicitResult):
+        return types.InputRequiredResult(input_requests={"answer": request})
     return text(f"{label}: action={answer.action}, content={json.dumps(answer.content)}")
 
 
@@ -256,7 +258,7 @@ async def elicitation(ctx: Any, params: types.CallToolRequestParams) -> Result:
         "email": {"type": "string", "description": "User's email address"},
     }
     request = form(str((params.arguments or {}).get("message", "")), properties, ["username", "email"])
-    return await elicited(ctx, request, "User response")
+    return await elicited(params, request, "User response")
 
 
 @tool("test_elicitation_sep1034_defaults", "Asks with a default for every primitive type")
@@ -268,7 +270,7 @@ async def elicitation_defaults(ctx: Any, params: types.CallToolRequestParams) ->
         "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
         "verified": {"type": "boolean", "default": True},
     }
-    return await elicited(ctx, form("Please review the defaults", properties, []), "Elicitation completed")
+    return await elicited(params, form("Please review the defaults", properties, []), "Elicitation completed")
 
 
 @tool("test_elicitation_sep1330_enums", "Asks with every kind of enumeration")
@@ -290,7 +292,7 @@ async def elicitation_enums(ctx: Any, params: types.CallToolRequestParams) -> Re
         "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
         "titledMulti": {"type": "array", "items": {"anyOf": titled("Choice")}},
     }
-    return await elicited(ctx, form("Please choose", properties, []), "Elicitation completed")
+    return await elicited(params, form("Please choose", properties, []), "Elicitation completed")
 
 
 @tool("test_missing_capability", "Needs a client with sampling and says so")
@@ -310,12 +312,7 @@ async def missing_capability(ctx: Any, params: types.CallToolRequestParams) -> R
 @tool("test_streaming_elicitation", "Reports progress, then asks")
 async def streaming_elicitation(ctx: Any, params: types.CallToolRequestParams) -> Result:
     await ctx.session.report_progress(1, 2)
-    request = form("Go on?", {"ok": {"type": "boolean"}}, ["ok"])
-    if not is_modern(ctx):
-        return await elicited(ctx, request, "Answer")
-    if accepted(params, "go_on") is None:
-        return types.InputRequiredResult(input_requests={"go_on": request})
-    return text("Went on.")
+    return await elicited(params, form("Go on?", {"ok": {"type": "boolean"}}, ["ok"]), "Answer")
 
 
 NAME_FORM = form("What is your name?", {"name": {"type": "string"}}, ["name"])
@@ -535,7 +532,30 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> Result:
     handler = CALLS.get(params.name)
     if handler is None:
         raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
-    return await handler(ctx, params)
+    result = await handler(ctx, params)
+    rounds = 0
+    while isinstance(result, types.InputRequiredResult) and not is_modern(ctx):
+        rounds += 1
+        if rounds > MOST_ROUNDS:
+            raise MCPError(types.INTERNAL_ERROR, "The answers lead nowhere")
+        answers = {key: await put(ctx, request) for key, request in (result.input_requests or {}).items()}
+        update = {"input_responses": answers, "request_state": result.request_state}
+        result = await handler(ctx, params.model_copy(update=update))
+    return result
+
+
+MOST_ROUNDS = 4
+ANSWERS: dict[str, type[Any]] = {
+    "elicitation/create": types.ElicitResult,
+    "sampling/createMessage": types.CreateMessageResult,
+    "roots/list": types.ListRootsResult,
+}
+
+
+async def put(ctx: Any, request: Any) -> Any:
+    """Asks the client of an older revision while its call is running, on the stream of that call."""
+    related = ServerMessageMetadata(related_request_id=ctx.request_id)
+    return await ctx.session.send_request(request, ANSWERS[request.method], metadata=related)
 
 
 async def list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:
