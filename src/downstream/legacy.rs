@@ -53,7 +53,7 @@ pub(super) fn serve(
         Some(Method::SetLevel) => Step::Done(set_level(endpoint, session, &request)),
         Some(Method::ToolsList) => Step::Done(list(endpoint, caller, ListKind::Tools, &request)),
         Some(method @ Method::ToolsCall) => call(endpoint, caller, session, (method, request)),
-        Some(Method::Discover) | None => Step::Done(unknown(&request)),
+        Some(Method::Discover | Method::Listen) | None => Step::Done(unknown(&request)),
     }
 }
 
@@ -81,7 +81,8 @@ fn initialize(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply 
         ("instructions", instructions.as_deref().map(quoted)),
     ]);
     let reply = Reply::result(&request.id, result);
-    let id = endpoint.sessions.begin(&caller.principal.name, version, handshake);
+    let seen = endpoint.gateway.seen(&caller.principal);
+    let id = endpoint.sessions.begin(&caller.principal.name, version, handshake, seen);
     match id.ok().and_then(|id| HeaderValue::from_str(&id).ok()) {
         Some(id) => reply.header(SESSION_ID, id),
         // The client is served without a session, then.

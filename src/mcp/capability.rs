@@ -1,6 +1,6 @@
 //! Capabilities of servers: what the gateway may promise.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::object::Raw;
 
@@ -10,7 +10,8 @@ use super::object::Raw;
 #[must_use]
 pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>) -> Raw {
     let mut merged = Map::new();
-    merged.insert("tools".to_owned(), Value::Object(Map::new()));
+    // Upstreams come and go, so the list may change even where none of them says that its own does.
+    merged.insert("tools".to_owned(), json!({"listChanged": true}));
     for capabilities in upstreams {
         let view = capabilities.object();
         if view.get(capabilities.bytes(), "logging").is_some() {

@@ -7,6 +7,27 @@ pub enum ListKind {
     Tools,
 }
 
+impl ListKind {
+    /// All lists.
+    pub const ALL: &'static [Self] = &[Self::Tools];
+
+    /// The notification that says that the list has changed.
+    #[must_use]
+    pub fn changed(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+        }
+    }
+
+    /// The member of a subscription's filter that asks for that notification.
+    #[must_use]
+    pub fn filter(self) -> &'static str {
+        match self {
+            Self::Tools => "toolsListChanged",
+        }
+    }
+}
+
 /// How a request finds its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routing {
@@ -55,6 +76,7 @@ methods! {
     Ping "ping" Routing::Local;
     Discover "server/discover" Routing::Local;
     SetLevel "logging/setLevel" Routing::Local;
+    Listen "subscriptions/listen" Routing::Local;
     ToolsList "tools/list" Routing::List(ListKind::Tools);
     ToolsCall "tools/call" Routing::Name(ListKind::Tools);
 }

@@ -30,6 +30,8 @@ pub struct Script {
     pub is_strict: bool,
     /// Flags of the stdio child: `serial`, `stay`, `deaf`, `ignore-term`.
     pub flags: Vec<String>,
+    /// Whether it has a stream for what it says by itself: GET, or `subscriptions/listen`.
+    pub has_streams: bool,
     handlers: HashMap<String, Handler>,
     intercept: Option<Intercept>,
 }
@@ -58,6 +60,7 @@ impl Script {
             has_sessions: true,
             is_strict: true,
             flags: Vec::new(),
+            has_streams: false,
             handlers: HashMap::new(),
             intercept: None,
         }
@@ -124,6 +127,12 @@ impl Script {
         Self { has_sessions: false, ..self }
     }
 
+    /// Tells of changes of its tools, and has a stream for that.
+    pub fn telling(self) -> Self {
+        let capabilities = r#"{"tools":{"listChanged":true}}"#.to_owned();
+        Self { has_streams: true, capabilities, ..self }
+    }
+
     /// Breaches by the gateway are what this test provokes.
     pub fn lenient(self) -> Self {
         Self { is_strict: false, ..self }
@@ -170,6 +179,7 @@ impl Script {
                 r#"{{"supportedVersions":["2026-07-28"],"capabilities":{},"_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"scripted","version":"1"}}}},"ttlMs":3600000,"cacheScope":"public"}}"#,
                 self.capabilities
             )),
+            ("subscriptions/listen", Era::Modern) if self.has_streams => shared.subscribe(turn),
             ("ping", Era::Legacy) => turn.result("{}"),
             ("tools/list", _) => self.list(turn, shared),
             ("tools/call", _) => self.call(turn),
@@ -202,6 +212,10 @@ impl Script {
                 false
             }
             "POST" => true,
+            "GET" if self.era == Era::Legacy && self.has_streams && (is_known || !self.has_sessions) => {
+                shared.open_stream(turn);
+                false
+            }
             "DELETE" if is_known => {
                 shared.sessions().remove(&session.unwrap_or_default());
                 turn.respond("200 OK", "", "");

@@ -36,6 +36,10 @@ pub struct Shared {
     processes: Mutex<Vec<Arc<Process>>>,
     streams: Mutex<Vec<TcpStream>>,
     peers: AtomicUsize,
+    /// How often its tools were said to have changed.
+    changes: AtomicUsize,
+    /// Streams on which it tells that, now.
+    listened: AtomicUsize,
     is_down: AtomicBool,
     is_over: AtomicBool,
 }
@@ -49,6 +53,9 @@ pub struct Process {
     is_initialized: AtomicBool,
     open_ids: Mutex<HashSet<String>>,
 }
+
+/// What a server says whose tools have changed.
+pub const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -119,6 +126,34 @@ impl Shared {
         let session = format!("upstream-session-{}", self.peers.fetch_add(1, Ordering::Relaxed));
         self.sessions().insert(session.clone());
         session
+    }
+
+    /// Answers a GET: a stream that tells of changes until the gateway closes it.
+    pub fn open_stream(&self, turn: &Turn) {
+        turn.raw(b": open\n\n");
+        self.tell(turn, CHANGED);
+    }
+
+    /// Answers `subscriptions/listen`, and tells of changes until the gateway ends it.
+    pub fn subscribe(&self, turn: &Turn) {
+        let id = turn.id().unwrap_or("null");
+        let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+        turn.send(&format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta},"notifications":{{"toolsListChanged":true}}}}}}"#
+        ));
+        self.tell(turn, &CHANGED.replace('}', &format!(r#","params":{{{meta}}}}}"#)));
+    }
+
+    fn tell(&self, turn: &Turn, message: &str) {
+        let mut told = self.changes.load(Ordering::Relaxed);
+        self.listened.fetch_add(1, Ordering::Relaxed);
+        while !self.is_over.load(Ordering::Relaxed) && !turn.is_abandoned() {
+            let changes = self.changes.load(Ordering::Relaxed);
+            (told..changes).for_each(|_| turn.send(message));
+            told = changes;
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        self.listened.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn fault(&self, fault: String) {
@@ -227,6 +262,8 @@ impl Upstream {
             processes: Mutex::default(),
             streams: Mutex::default(),
             peers: AtomicUsize::new(0),
+            changes: AtomicUsize::new(0),
+            listened: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
@@ -307,6 +344,33 @@ impl Upstream {
     /// Replaces its tools; says nothing to anybody.
     pub fn set_tools(&self, entries: Vec<String>) {
         *locked(&self.shared.tools) = entries;
+    }
+
+    /// Replaces its tools and tells the gateway, the way its era and transport do.
+    pub fn change_tools(&self, entries: Vec<String>) {
+        self.set_tools(entries);
+        self.shared.changes.fetch_add(1, Ordering::Relaxed);
+        if self.transport == Transport::Stdio && self.shared.script.era == Era::Legacy {
+            self.process().write_line(CHANGED);
+        }
+    }
+
+    /// Waits until the gateway can hear it: until it listens where there is a stream for that.
+    pub fn wait_heard(&self) {
+        let is_line = self.transport == Transport::Stdio && self.shared.script.era == Era::Legacy;
+        eventually("the gateway listens", || (is_line || self.listened() > 0).then_some(()));
+    }
+
+    /// On how many streams the gateway listens now.
+    pub fn listened(&self) -> usize {
+        self.shared.listened.load(Ordering::Relaxed)
+    }
+
+    /// How many GETs it received.
+    pub fn gets(&self) -> usize {
+        let is_get =
+            |received: &&Received| received.head.as_ref().is_some_and(|head| head.start.starts_with("GET "));
+        self.received().iter().filter(is_get).count()
     }
 
     /// Forgets its sessions, as a restart would.
