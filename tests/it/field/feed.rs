@@ -117,7 +117,7 @@ fn a_subscription_brings_what_it_asked_for() {
 /// No word from the server: its process is another one, its session is lost, or its connection was cut.
 fn chg_05_a_server_that_comes_back_as_another_is_announced(cell: Cell) {
     let up = telling(cell.server).over(cell.transport);
-    let gateway = Config::new().upstream_with("up", &up, json!({"refresh": "1s"})).ready();
+    let gateway = Config::new().upstream("up", &up).ready();
     let client = Client::of(&gateway, cell.client);
     let mut open = client.listening();
     up.wait_heard();
