@@ -5,8 +5,10 @@
 
 mod subscription;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -14,10 +16,11 @@ use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
 use super::listener::Listener;
+use super::mirror::Mirror;
 use super::transport::{Farewell, Outgoing, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Answer, Call, Cancel, Hop, Outcome, ResultForm};
-use crate::mcp::{Body, Id, ProtocolVersion, Raw, Request, Response, key};
+use crate::mcp::{Body, Code, Id, ProtocolVersion, Raw, Request, Response, code_of, key};
 use crate::translate::hello::{Hello, own_meta, write_request};
 use crate::translate::to_legacy::Onward;
 use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
@@ -27,6 +30,7 @@ use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
 pub(super) struct Modern {
     wire: Arc<Wire>,
     hello: Hello,
+    mirrors: ArcSwap<HashMap<Arc<str>, Mirror>>,
     _subscription: DropGuard,
 }
 
@@ -60,7 +64,7 @@ impl Modern {
                 }
             });
         }
-        Self { wire, hello, _subscription: ended.drop_guard() }
+        Self { wire, hello, mirrors: ArcSwap::default(), _subscription: ended.drop_guard() }
     }
 
     pub(super) fn hello(&self) -> &Hello {
@@ -69,6 +73,11 @@ impl Modern {
 
     pub(super) fn wire(&self) -> &Wire {
         &self.wire
+    }
+
+    /// From now on the arguments that these name go into headers.
+    pub(super) fn mirror(&self, mirrors: HashMap<Arc<str>, Mirror>) {
+        self.mirrors.store(Arc::new(mirrors));
     }
 
     /// Asks something of our own.
@@ -85,15 +94,24 @@ impl Modern {
         let own = Id::from(id);
         let token = call.hop.progress_token.as_ref().map(|_| Raw::trusted(own.bytes().clone()));
         let onward = Onward { id: &own, native, progress_token: token.as_ref() };
+        let mut headers = headers(self.hello.version, call.method.as_str(), Some(native));
+        if let Some(mirror) = self.mirrors.load().get(native) {
+            mirror.add_to(&mut headers, &call.request);
+        }
         let outgoing = Outgoing {
             id,
             text: write(&call.request, &call.hop, self.hello.version, onward),
-            headers: headers(self.hello.version, call.method.as_str(), Some(native)),
+            headers,
             listener: Some(Listener::of(call)),
             farewell: farewell(&self.wire, call.cancel.clone()),
             resumption: Resumption::Never,
         };
-        self.wire.transport.request(outgoing).await.map(|reply| read(reply.response))
+        let response = self.wire.transport.request(outgoing).await?.response;
+        if response.error_code() == Some(code_of(Code::HeaderMismatch)) {
+            // Its schema may have changed, and with it the headers that it expects.
+            self.wire.unsolicited.doubt_tools();
+        }
+        Ok(read(response))
     }
 
     pub(super) async fn stop(&self) {
