@@ -1,7 +1,7 @@
 //! Reading the lists of a server to their last page. Bounded in pages, entries and bytes; what is malformed
 //! is left out singly.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::connection::Connection;
 use super::failure::Failure;
-use super::mirror::Mirror;
+use super::mirror::{Mirror, Mirrors};
 use crate::config::Limits;
 use crate::gateway::ListedTool;
 use crate::mcp::{Body, Code, ObjectView, Raw, Response, code_of};
@@ -40,7 +40,7 @@ pub(super) struct Listing {
     /// Whether one of its pages is private.
     pub(super) is_private: bool,
     /// Which arguments go into headers, by tool, where there are any.
-    pub(super) mirrors: HashMap<Arc<str>, Mirror>,
+    pub(super) mirrors: Arc<Mirrors>,
 }
 
 /// Reads one list of one server.
@@ -155,7 +155,9 @@ impl Reading<'_> {
             match Mirror::of(&text) {
                 Err(error) => return self.reader.skip(&name, &error.to_string()),
                 Ok(mirror) if mirror.is_empty() => {}
-                Ok(mirror) => drop(self.listing.mirrors.insert(Arc::clone(&name), mirror)),
+                Ok(mirror) => {
+                    Arc::make_mut(&mut self.listing.mirrors).insert(Arc::clone(&name), mirror);
+                }
             }
         }
         self.listing.tools.push(ListedTool { name, text: Raw::trusted(text) });

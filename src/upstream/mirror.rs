@@ -2,6 +2,9 @@
 //!
 //! Spec: 2026-07-28, basic/transports/streamable-http, "Custom Headers from Tool Parameters".
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
@@ -19,6 +22,9 @@ const SAFE: i64 = (1 << 53) - 1;
 /// Which arguments of a tool go into which headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mirror(Vec<(HeaderName, Vec<Box<str>>)>);
+
+/// The mirrors of the tools that have one, by native name.
+pub(super) type Mirrors = HashMap<Arc<str>, Mirror>;
 
 /// A tool says what no client may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,6 @@
 
 mod subscription;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -16,11 +15,11 @@ use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
 use super::listener::Listener;
-use super::mirror::Mirror;
+use super::mirror::Mirrors;
 use super::transport::{Farewell, Outgoing, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Answer, Call, Cancel, Hop, Outcome, ResultForm};
-use crate::mcp::{Body, Code, Id, ProtocolVersion, Raw, Request, Response, code_of, key};
+use crate::mcp::{Body, Id, ProtocolVersion, Raw, Request, Response, key};
 use crate::translate::hello::{Hello, own_meta, write_request};
 use crate::translate::to_legacy::Onward;
 use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
@@ -30,7 +29,7 @@ use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
 pub(super) struct Modern {
     wire: Arc<Wire>,
     hello: Hello,
-    mirrors: ArcSwap<HashMap<Arc<str>, Mirror>>,
+    mirrors: ArcSwap<Mirrors>,
     _subscription: DropGuard,
 }
 
@@ -76,15 +75,15 @@ impl Modern {
     }
 
     /// From now on the arguments that these name go into headers.
-    pub(super) fn mirror(&self, mirrors: HashMap<Arc<str>, Mirror>) {
-        self.mirrors.store(Arc::new(mirrors));
+    pub(super) fn mirror(&self, mirrors: Arc<Mirrors>) {
+        self.mirrors.store(mirrors);
     }
 
     /// Asks something of our own.
     pub(super) async fn ask(&self, method: &str, params: &[(&str, Raw)]) -> Result<Response, Failure> {
         let version = self.hello.version;
         let write = |id: &Id| write_request(id, method, params, &own_meta(version));
-        let reply = self.wire.ask(write, headers(version, method, None)).await?;
+        let reply = self.wire.ask(write, Arc::new(headers(version, method, None))).await?;
         Ok(reply.response)
     }
 
@@ -101,17 +100,14 @@ impl Modern {
         let outgoing = Outgoing {
             id,
             text: write(&call.request, &call.hop, self.hello.version, onward),
-            headers,
+            headers: Arc::new(headers),
             listener: Some(Listener::of(call)),
             farewell: farewell(&self.wire, call.cancel.clone()),
             resumption: Resumption::Never,
         };
-        let response = self.wire.transport.request(outgoing).await?.response;
-        if response.error_code() == Some(code_of(Code::HeaderMismatch)) {
-            // Its schema may have changed, and with it the headers that it expects.
-            self.wire.unsolicited.doubt_tools();
-        }
-        Ok(read(response))
+        let reply = self.wire.transport.request(outgoing).await?;
+        self.wire.note(&reply);
+        Ok(read(reply.response))
     }
 
     pub(super) async fn stop(&self) {
