@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
-use super::listener::Listener;
+use super::listener::{Listener, Logs};
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
@@ -151,7 +151,7 @@ impl Legacy {
             let token = wants_progress.then(|| Raw::trusted(id.bytes().clone()));
             to_legacy::write_request(&call.request, Onward { id, native, progress_token: token.as_ref() })
         };
-        let listener = Listener::of(call);
+        let listener = Listener::of(call, Logs::Unknown);
         let farewell = Farewell::Cancelled(call.cancel.clone());
         self.exchange(&write, Some(listener), farewell).await.map(to_legacy::read_response)
     }

@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
-use super::listener::Listener;
+use super::listener::{Listener, Logs};
 use super::mirror::Mirrors;
 use super::transport::{Farewell, Outgoing, Resumption, Transport};
 use super::wire::Wire;
@@ -97,11 +97,12 @@ impl Modern {
         if let Some(mirror) = self.mirrors.load().get(native) {
             mirror.add_to(&mut headers, &call.request);
         }
+        let logs = if call.hop.log_level.is_some() { Logs::Asked } else { Logs::Unknown };
         let outgoing = Outgoing {
             id,
             text: write(&call.request, &call.hop, self.hello.version, onward),
             headers: Arc::new(headers),
-            listener: Some(Listener::of(call)),
+            listener: Some(Listener::of(call, logs)),
             farewell: farewell(&self.wire, call.cancel.clone()),
             resumption: Resumption::Never,
         };
