@@ -1,9 +1,12 @@
 //! A ready connection to a server, whichever era it is of.
 
+use std::sync::Arc;
+
 use tokio::sync::Semaphore;
 
 use super::failure::Failure;
 use super::legacy::Legacy;
+use super::mirror::Mirrors;
 use super::modern::Modern;
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
@@ -70,6 +73,18 @@ impl Connection {
         match &self.dialect {
             Dialect::Legacy(legacy) => legacy.ask(method, params).await,
             Dialect::Modern(modern) => modern.ask(method, params).await,
+        }
+    }
+
+    /// Whether arguments of calls go into headers, too.
+    pub(super) fn mirrors_arguments(&self) -> bool {
+        self.wire().is_http() && matches!(self.dialect, Dialect::Modern(_))
+    }
+
+    /// From now on the arguments that these name go into headers.
+    pub(super) fn mirror(&self, mirrors: Arc<Mirrors>) {
+        if let Dialect::Modern(modern) = &self.dialect {
+            modern.mirror(mirrors);
         }
     }
 

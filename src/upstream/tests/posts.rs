@@ -405,6 +405,27 @@ async fn modern_requests_mirror_the_body_and_pass_the_caller_on_unwidened() {
 }
 
 #[tokio::test]
+async fn annotated_arguments_go_into_headers_and_tools_with_bad_annotations_are_left_out() {
+    let site = Site::open(|seen: &Seen| match seen.method() {
+        "tools/list" => {
+            let tool = |name: &str, header: &str| {
+                json!({"name": name, "inputSchema": {"properties": {"region": {"type": "string", "x-mcp-header": header}}}})
+            };
+            json_text(seen.result(&json!({"resultType": "complete", "tools": [tool("good", "Region"), tool("bad", "a b")]})))
+        }
+        _ => modern(seen),
+    })
+    .await;
+    let bench = Bench::http(&site.url);
+    let offer = bench.ready().await;
+    let names: Vec<_> = offer.tools.iter().map(|tool| &*tool.name).collect();
+    assert_eq!(names, ["good"]);
+    bench.text("good", json!({"region": "us-west1"})).await.unwrap();
+    assert_eq!(site.seen_of("tools/call")[0].header("mcp-param-region"), Some("us-west1"));
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn questions_of_a_modern_server_are_an_outcome() {
     let site = Site::open(|seen: &Seen| match seen.method() {
         "tools/call" => json_text(seen.result(&json!({"resultType": "input_required", "inputRequests": {}}))),
