@@ -1,3 +1,5 @@
+//! Connections over real sockets: the cap, slow starts, the end.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -41,7 +43,9 @@ impl Running {
             }
         };
         let counted = Arc::clone(&ticks);
-        let tick = move || drop(counted.fetch_add(1, Ordering::SeqCst));
+        let tick = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        };
         let mut tasks = JoinSet::new();
         tasks.spawn(run(listener, bounds, serve, tick, stop.clone()));
         Self { address, stop, release, ticks, arrived, tasks }

@@ -1,3 +1,5 @@
+//! The endpoint as HTTP: the order of refusals, paths, bodies, browsers.
+
 use futures_util::FutureExt as _;
 use http::Method;
 use serde_json::json;

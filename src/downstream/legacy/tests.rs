@@ -1,3 +1,5 @@
+//! Clients with a handshake, through the whole endpoint.
+
 use std::time::Duration;
 
 use http::Method;

@@ -1,3 +1,5 @@
+//! Sessions: whose they are, when they end, how many there are.
+
 use super::*;
 use crate::config::for_test;
 

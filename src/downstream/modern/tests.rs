@@ -1,3 +1,5 @@
+//! Clients of the modern revision: the checks of a request, and the whole endpoint.
+
 use http::HeaderValue;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Batches, `Accept`, and ids in use twice.
+
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Every outcome and every error, in both eras.
+
 use std::sync::Arc;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What comes before the end of a call, and what happens when nobody listens.
+
 use std::time::Duration;
 
 use axum::body::Body;
