@@ -9,6 +9,7 @@ mod inflight;
 mod legacy;
 mod listener;
 mod listing;
+mod mirror;
 mod modern;
 mod probe;
 mod supervise;

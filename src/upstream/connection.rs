@@ -1,10 +1,15 @@
 //! A ready connection to a server, whichever era it is of.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use tokio::sync::Semaphore;
 
 use super::failure::Failure;
 use super::legacy::Legacy;
+use super::mirror::Mirror;
 use super::modern::Modern;
+use super::transport::Transport;
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
 use crate::mcp::{Raw, Response};
@@ -70,6 +75,19 @@ impl Connection {
         match &self.dialect {
             Dialect::Legacy(legacy) => legacy.ask(method, params).await,
             Dialect::Modern(modern) => modern.ask(method, params).await,
+        }
+    }
+
+    /// Whether arguments of calls go into headers, too.
+    pub(super) fn mirrors_arguments(&self) -> bool {
+        let is_http = matches!(self.wire().transport, Transport::Http(_));
+        is_http && matches!(self.dialect, Dialect::Modern(_))
+    }
+
+    /// From now on the arguments that these name go into headers.
+    pub(super) fn mirror(&self, mirrors: HashMap<Arc<str>, Mirror>) {
+        if let Dialect::Modern(modern) = &self.dialect {
+            modern.mirror(mirrors);
         }
     }
 

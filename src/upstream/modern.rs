@@ -3,17 +3,24 @@
 //!
 //! Must not know: how the era was found out.
 
+mod subscription;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
 use super::listener::Listener;
-use super::transport::{Farewell, Outgoing, Transport};
+use super::mirror::Mirror;
+use super::transport::{Farewell, Outgoing, Resumption, Transport};
 use super::wire::Wire;
-use crate::exchange::{Answer, Call, Hop, Outcome, ResultForm};
-use crate::mcp::{Body, Id, ProtocolVersion, Raw, Request, Response, key};
+use crate::exchange::{Answer, Call, Cancel, Hop, Outcome, ResultForm};
+use crate::mcp::{Body, Code, Id, ProtocolVersion, Raw, Request, Response, code_of, key};
 use crate::translate::hello::{Hello, own_meta, write_request};
 use crate::translate::to_legacy::Onward;
 use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
@@ -23,6 +30,8 @@ use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
 pub(super) struct Modern {
     wire: Arc<Wire>,
     hello: Hello,
+    mirrors: ArcSwap<HashMap<Arc<str>, Mirror>>,
+    _subscription: DropGuard,
 }
 
 /// The headers of a modern request. The body has the same; servers compare.
@@ -39,10 +48,23 @@ pub(super) fn headers(version: ProtocolVersion, method: &str, name: Option<&str>
 }
 
 impl Modern {
-    /// Takes over a connection whose server is known to be modern.
-    pub(super) fn new(wire: Arc<Wire>, hello: Hello) -> Self {
+    /// Takes over a connection whose server is known to be modern, and subscribes to the changes of its
+    /// tools, if it tells of them.
+    pub(super) fn new(wire: Arc<Wire>, hello: Hello, tasks: &TaskTracker) -> Self {
         wire.unsolicited.stop_answering();
-        Self { wire, hello }
+        let ended = CancellationToken::new();
+        if subscription::is_offered(&hello) {
+            let kept = subscription::keep(Arc::clone(&wire), hello.clone());
+            let (ended, closed) = (ended.clone(), Arc::clone(&wire));
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = kept => {}
+                    () = ended.cancelled() => {}
+                    _ = closed.transport.closed() => {}
+                }
+            });
+        }
+        Self { wire, hello, mirrors: ArcSwap::default(), _subscription: ended.drop_guard() }
     }
 
     pub(super) fn hello(&self) -> &Hello {
@@ -51,6 +73,11 @@ impl Modern {
 
     pub(super) fn wire(&self) -> &Wire {
         &self.wire
+    }
+
+    /// From now on the arguments that these name go into headers.
+    pub(super) fn mirror(&self, mirrors: HashMap<Arc<str>, Mirror>) {
+        self.mirrors.store(Arc::new(mirrors));
     }
 
     /// Asks something of our own.
@@ -67,22 +94,36 @@ impl Modern {
         let own = Id::from(id);
         let token = call.hop.progress_token.as_ref().map(|_| Raw::trusted(own.bytes().clone()));
         let onward = Onward { id: &own, native, progress_token: token.as_ref() };
+        let mut headers = headers(self.hello.version, call.method.as_str(), Some(native));
+        if let Some(mirror) = self.mirrors.load().get(native) {
+            mirror.add_to(&mut headers, &call.request);
+        }
         let outgoing = Outgoing {
             id,
             text: write(&call.request, &call.hop, self.hello.version, onward),
-            headers: headers(self.hello.version, call.method.as_str(), Some(native)),
+            headers,
             listener: Some(Listener::of(call)),
-            farewell: match self.wire.transport {
-                Transport::Stdio(_) => Farewell::Cancelled(call.cancel.clone()),
-                // Closing the stream says it.
-                Transport::Http(_) => Farewell::Silent,
-            },
+            farewell: farewell(&self.wire, call.cancel.clone()),
+            resumption: Resumption::Never,
         };
-        self.wire.transport.request(outgoing).await.map(|reply| read(reply.response))
+        let response = self.wire.transport.request(outgoing).await?.response;
+        if response.error_code() == Some(code_of(Code::HeaderMismatch)) {
+            // Its schema may have changed, and with it the headers that it expects.
+            self.wire.unsolicited.doubt_tools();
+        }
+        Ok(read(response))
     }
 
     pub(super) async fn stop(&self) {
         self.wire.transport.stop().await;
+    }
+}
+
+/// How a request is taken back: by a message, or by closing its stream.
+fn farewell(wire: &Wire, cancel: Cancel) -> Farewell {
+    match wire.transport {
+        Transport::Stdio(_) => Farewell::Cancelled(cancel),
+        Transport::Http(_) => Farewell::Silent,
     }
 }
 

@@ -203,7 +203,8 @@ impl Supervisor {
     ) {
         let hello = connection.hello();
         let listing = match result {
-            Ok(listing) => {
+            Ok(mut listing) => {
+                connection.mirror(std::mem::take(&mut listing.mirrors));
                 schedule.succeeded(listing.ttl);
                 course.grace_ends = None;
                 Some(listing)
