@@ -16,7 +16,6 @@ use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
 use super::listener::Listener;
-use super::mirror::Mirror;
 use super::transport::{Farewell, Outgoing, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Answer, Call, Cancel, Hop, Outcome, ResultForm};
@@ -24,6 +23,7 @@ use crate::mcp::{Body, Code, Id, ProtocolVersion, Raw, Request, Response, code_o
 use crate::translate::hello::{Hello, own_meta, write_request};
 use crate::translate::to_legacy::Onward;
 use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
+use crate::wire::mirror::Mirror;
 
 /// A connection to a modern server.
 #[derive(Debug)]
