@@ -72,9 +72,10 @@ impl Mirror {
     /// What each header has to say of a request, before it is encoded; `None` where it has to be absent.
     pub fn values(&self, request: &Request) -> impl Iterator<Item = (&HeaderName, Option<String>)> {
         let arguments = request.param("arguments");
-        let at = |value: Raw, step: &Box<str>| value.object().raw(value.bytes(), step);
+        let at = |value: Raw, step: &str| value.object().raw(value.bytes(), step);
         self.0.iter().map(move |(name, path)| {
-            let value = arguments.clone().and_then(|arguments| path.iter().try_fold(arguments, at));
+            let mut steps = path.iter().map(|step| &**step);
+            let value = arguments.clone().and_then(|arguments| steps.try_fold(arguments, at));
             (name, value.and_then(|value| text_of(&value)))
         })
     }
