@@ -11,8 +11,8 @@ use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
 /// The era of one message.
 ///
 /// Modern is what carries a revision in its `_meta`, unless that revision has a handshake (a client that
-/// fell back); `server/discover` outside a session, which has no other era; and what has no `_meta`, but names a modern
-/// revision in its header, as only a malformed modern message does. A message that comes in a session, or
+/// fell back); and what has no `_meta`, but names a modern revision in its header, or is a `server/discover`
+/// that names none, as only a malformed modern message does. A message that comes in a session, or
 /// opens one, is legacy: hosted connectors send newer versions in the header than they negotiated.
 pub(super) fn classify(headers: &HeaderMap, message: &Message) -> Era {
     let (text, method, params) = match message {
@@ -27,13 +27,17 @@ pub(super) fn classify(headers: &HeaderMap, message: &Message) -> Era {
     if is_handshake && params.get(text, "protocolVersion").is_some() {
         return Era::Legacy;
     }
-    let era_of = |date: &str| ProtocolVersion::known(date).map(ProtocolVersion::era);
-    match (declared(text, params), method) {
-        (Some(_), Some(Method::Discover)) => Era::Modern,
-        (Some(version), _) => version.string().and_then(|date| era_of(&date)).unwrap_or(Era::Modern),
-        (None, _) if is_handshake || headers.contains_key(SESSION_ID) => Era::Legacy,
-        (None, Some(Method::Discover)) => Era::Modern,
-        (None, _) => single(headers, PROTOCOL_VERSION).and_then(era_of).unwrap_or(Era::Legacy),
+    match declared(text, params) {
+        Some(version) => version
+            .string()
+            .and_then(|date| ProtocolVersion::known(&date))
+            .map_or(Era::Modern, ProtocolVersion::era),
+        None if is_handshake || headers.contains_key(SESSION_ID) => Era::Legacy,
+        None => {
+            let named = single(headers, PROTOCOL_VERSION).and_then(ProtocolVersion::known);
+            let unnamed = if method == Some(Method::Discover) { Era::Modern } else { Era::Legacy };
+            named.map_or(unnamed, ProtocolVersion::era)
+        }
     }
 }
 
@@ -81,10 +85,9 @@ mod tests {
             ("tools/list", "{}", Some("2099-01-01"), None, Legacy),
             ("tools/list", "{}", Some("foobar"), None, Legacy),
             ("server/discover", "{}", None, None, Modern),
-            ("server/discover", MODERN, Some("2026-07-28"), None, Modern),
+            ("server/discover", "{}", Some("2025-11-25"), None, Legacy),
             ("server/discover", "{}", None, Some("s"), Legacy),
-            ("server/discover", MODERN, Some("2026-07-28"), Some("s"), Modern),
-            ("server/discover", PAST, None, None, Modern),
+            ("server/discover", MODERN, Some("2026-07-28"), None, Modern),
             ("server/discover", FUTURE, Some("2099-01-01"), None, Modern),
             ("initialize", &asks("2025-11-25"), None, None, Legacy),
             ("initialize", &asks("2026-07-28"), Some("2026-07-28"), None, Legacy),

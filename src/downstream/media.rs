@@ -21,12 +21,14 @@ pub(super) enum Accepts {
 impl Accepts {
     /// Reads `Accept`; without one, or with an empty one, anything is taken.
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let values = || headers.get_all(ACCEPT).iter();
-        if values().all(|value| value.as_bytes().trim_ascii().is_empty()) {
+        let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let ranges = values.flat_map(|value| value.split(',')).filter(|range| !range.trim().is_empty());
+        let mut ranges = ranges.peekable();
+        if ranges.peek().is_none() {
             return Self::Both;
         }
         let (mut json, mut stream) = (false, false);
-        for range in values().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
+        for range in ranges {
             let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
             if parameters.split(';').any(is_refusal) {
                 continue;
@@ -108,6 +110,7 @@ mod tests {
             (vec!["*/*;q=0.0"], Accepts::Nothing),
             (vec!["image/png"], Accepts::Nothing),
             (vec![""], Accepts::Both),
+            (vec![" , "], Accepts::Both),
         ] {
             assert_eq!(Accepts::of(&headers(ACCEPT, &values)), expected, "{values:?}");
         }

@@ -39,7 +39,7 @@ fn scripted_peers_speak_http_with_each_other() {
             let messages = client.request("tools/call", params).send().messages();
             assert_eq!(get(&messages[0], &["params", "progressToken"]), Some("\"p\""));
             assert!(messages[1].contains("done"));
-            let big = filler(3 << 20);
+            let big = filler(1 << 20);
             assert!(client.echo("echo", &big) == big);
             let jobs: Vec<_> = (0..20)
                 .map(|index| {
@@ -75,7 +75,7 @@ fn scripted_peers_speak_over_a_childs_streams() {
     };
     let hello = ask(crate::support::client::initialize("2025-06-18"));
     assert_eq!(hello["result"]["protocolVersion"], "2025-06-18");
-    let big = filler(4 << 20);
+    let big = filler(2 << 20);
     let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     let call = json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "echo", "arguments": {"text": big}}});
     let answer = ask(format!("{note}\n{call}"));

@@ -1,4 +1,4 @@
-//! Connections over real sockets: the cap, slow starts, the end.
+//! Connections: the cap, slow starts, the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The endpoint as HTTP: the order of refusals, paths, bodies, browsers.
+//! The endpoint as a whole, over real connections.
 
 use futures_util::FutureExt as _;
 use http::Method;
@@ -279,7 +279,8 @@ async fn a_panic_is_one_answer_and_no_outage() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_ends_its_call() {
     let bench = bench().await;
-    let mut waiting = Box::pin(bench.door.clone().enter(Ask::call("up__slow").build()));
+    let ask = Ask::modern("tools/call", serde_json::json!({"name": "up__slow"}), serde_json::json!({}));
+    let mut waiting = Box::pin(bench.door.clone().enter(ask.build()));
     assert!((&mut waiting).now_or_never().is_none());
     drop(waiting);
     let dropped = bench.upstream.dropped.lock().unwrap().clone();
@@ -295,9 +296,10 @@ async fn can_03_a_client_that_hangs_up_ends_its_call() {
     let stop = tokio_util::sync::CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(super::serve(listener, std::sync::Arc::clone(&bench.gateway), stop.clone()));
-    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__slow"}}"#;
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__slow","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
     let head = format!(
-        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: up__slow\r\n\r\n",
         body.len()
     );
     let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();

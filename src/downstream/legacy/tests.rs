@@ -1,4 +1,4 @@
-//! Clients with a handshake, through the whole endpoint.
+//! What the handshake era is told.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Sessions: whose they are, when they end, how many there are.
+//! Session ids and the table behind them.
 
 use super::*;
 use crate::config::for_test;

@@ -1,4 +1,4 @@
-//! Clients of the modern revision: the checks of a request, and the whole endpoint.
+//! What the stateless era is told.
 
 use http::HeaderValue;
 

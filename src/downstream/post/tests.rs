@@ -1,4 +1,4 @@
-//! Batches, `Accept`, and ids in use twice.
+//! One POST: messages, batches, what cannot be read.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Every outcome and every error, in both eras.
+//! Every outcome and every refusal, as each era sees it.
 
 use std::sync::Arc;
 

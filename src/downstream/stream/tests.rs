@@ -1,4 +1,4 @@
-//! What comes before the end of a call, and what happens when nobody listens.
+//! One document or a stream, and clients that go away.
 
 use std::time::Duration;
 
@@ -88,12 +88,28 @@ async fn str_03_a_plain_client_gets_one_document_however_long_it_takes() {
 #[tokio::test(start_paused = true)]
 async fn can_03_a_stream_that_nobody_reads_any_more_ends_its_call() {
     let bench = bench().await;
-    let response = open(&bench, Ask::call("up__slow")).await;
+    let ask = Ask::modern("tools/call", json!({"name": "up__slow"}), json!({}));
+    let response = open(&bench, ask).await;
     let mut body = response.into_body();
     assert!(frame(&mut body).await.is_some());
     assert!(bench.upstream.dropped.lock().unwrap().is_empty());
     drop(body);
     assert_eq!(*bench.upstream.dropped.lock().unwrap(), [Some("client disconnected".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_call_outlives_its_connection_and_ends_at_its_deadline() {
+    let bench = bench().await;
+    let response = open(&bench, Ask::call("up__slow")).await;
+    let mut body = response.into_body();
+    assert!(frame(&mut body).await.is_some());
+    drop(body);
+    tokio::task::yield_now().await;
+    assert!(bench.upstream.dropped.lock().unwrap().is_empty(), "a lost connection is no cancel");
+    let timeout = bench.gateway.config().upstreams[0].timeout;
+    tokio::time::sleep(timeout + Duration::from_secs(1)).await;
+    let dropped = bench.upstream.dropped.lock().unwrap().clone();
+    assert!(dropped[0].as_deref().unwrap().contains("timed out"), "{dropped:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::client::Client;
+use crate::support::eventually;
 use crate::support::gateway::{Config, Gateway};
 use crate::support::json::{get, string};
 use crate::support::matrix::Era;
@@ -25,21 +26,20 @@ fn says(client: &Client, name: &str) -> String {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{name}: {answer}")).to_owned()
 }
 
-/// The earlier one in config order keeps the name, the other is reported; the order of connection changes
-/// nothing.
+/// Names under the prefix of another upstream are not taken, so all four pairs have names of their own; which
+/// ones does not depend on who connects first, nor on who is there at all.
 #[test]
 fn nam_01_two_pairs_with_one_public_name() {
-    for (slow, delay) in [("a", 300), ("a__b", 300)] {
+    let mut lists = HashSet::new();
+    for slow in ["a", "a__b", "nobody"] {
         let late = move |script: Script, own: &str| {
-            if own == slow {
-                return script.first(move |turn| {
-                    if turn.method() == "tools/list" {
-                        std::thread::sleep(Duration::from_millis(delay));
-                    }
-                    false
-                });
-            }
-            script
+            let is_slow = own == slow;
+            script.first(move |turn| {
+                if is_slow && turn.method() == "tools/list" {
+                    std::thread::sleep(Duration::from_millis(300));
+                }
+                false
+            })
         };
         let a = late(telling("a", &["b__c", "own"]), "a").stdio();
         let ab = late(telling("a__b", &["c", "own"]), "a__b").stdio();
@@ -48,17 +48,25 @@ fn nam_01_two_pairs_with_one_public_name() {
         let config = Config::new().upstream("1|a", &a).upstream("2|a__b", &ab);
         let gateway = config.upstream("3|acme_", &acme_).upstream("4|acme", &acme).ready();
         let client = Client::legacy(&gateway);
-        client.wait_tools(&["a__b__c", "a__own", "a__b__own", "acme___status"]);
-        assert_eq!(says(&client, "a__b__c"), "a: b__c");
-        assert_eq!(says(&client, "acme___status"), "acme_: status");
-        assert_eq!(says(&client, "a__own"), "a: own");
-        assert_eq!(says(&client, "a__b__own"), "a__b: own");
-        assert_eq!(ab.calls().len() + acme.calls().len(), 1, "no call strays");
-        let skipped =
-            |upstream| gateway.metrics().sum("waypost_entries_skipped_total", &[("upstream", upstream)]);
-        assert!(skipped("a__b") >= 1.0 && skipped("acme") >= 1.0, "what is left out is reported");
-        assert!(gateway.warnings().iter().any(|line| line.contains("a__b__c")), "and a warning names it");
+        let names = client.tool_names();
+        let said: Vec<_> = names.iter().map(|name| says(&client, name)).collect();
+        let wanted = ["a: b__c", "a: own", "a__b: c", "a__b: own", "acme_: status", "acme: _status"];
+        assert_eq!(said, wanted, "each name is that of the tool listed: {names:?}");
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), wanted.len(), "{names:?}");
+        lists.insert(names);
     }
+    assert_eq!(lists.len(), 1, "{lists:?}");
+    let all = lists.into_iter().next().unwrap();
+    let alone = telling("a", &["b__c", "own"]).stdio();
+    let config = Config::new().upstream("1|a", &alone);
+    let dead = json!({"command": "no-such-program-here"});
+    let gateway = config.raw_upstream("2|a__b", dead).start();
+    let client = Client::legacy(&gateway);
+    client.wait_tools(&[&all[0], &all[1]]);
+    assert_eq!(says(&client, &all[0]), "a: b__c");
+    let other = client.call("a__b__c", json!({}));
+    assert!(other["error"].is_object() || other["result"]["isError"] == true, "nobody else's name: {other}");
+    assert_eq!(alone.calls().len(), 1);
 }
 
 #[test]
@@ -72,6 +80,9 @@ fn nam_01_without_prefixes_the_earlier_upstream_keeps_the_name() {
     client.wait_tools(&["same", "one", "two"]);
     assert_eq!(says(&client, "same"), "first: same");
     assert_eq!(says(&client, "two"), "second: two");
+    let is_told = || gateway.warnings().iter().any(|line| line.contains("aa") && line.contains("same"));
+    eventually("what is left out is reported", || is_told().then_some(()));
+    gateway.wait_metric("waypost_entries_skipped_total", &[("upstream", "aa")], 1.0);
 }
 
 #[test]
@@ -171,6 +182,21 @@ fn nam_05_characters_that_some_clients_refuse_are_mapped_without_collision() {
     drop(gateway);
     let again = Config::new().upstream("up", &upstream).ready();
     assert_eq!(Client::modern(&again).tool_names(), names, "deterministic");
+}
+
+/// A modern server over HTTP gets the native name in a header, too: encoded where a header cannot hold it.
+#[test]
+fn nam_05_native_names_fit_into_headers() {
+    let names = ["a b", " padded ", "tool_ü", "line\nbreak", "=?base64?eA==?=", "nul\0", "x: y\r\nX-Evil: 1"];
+    let upstream = Script::modern().tools(names).http();
+    let gateway = Config::new().upstream("up", &upstream).ready();
+    let client = Client::legacy(&gateway);
+    let exposed = client.tool_names();
+    assert_eq!(exposed.len(), names.len(), "{exposed:?}");
+    for (name, native) in exposed.iter().zip(names) {
+        assert_eq!(says(&client, name), native);
+    }
+    assert!(upstream.received().iter().all(|received| received.header("x-evil").is_none()));
 }
 
 #[test]

@@ -35,7 +35,8 @@ fn pol_01_what_is_denied_is_not_callable_by_any_way() {
     let session = Client::legacy_at(&gateway, "2025-03-26");
     for client in [&session, &Client::legacy(&gateway), &Client::modern(&gateway)] {
         let listed = client.tool_names();
-        assert_eq!(listed[..2], ["up__keep", "up__Drop"]);
+        let own: Vec<_> = listed.iter().filter(|name| name.starts_with("up__")).collect();
+        assert_eq!(own, ["up__keep", "up__Drop"]);
         let tries = [
             "up__drop",
             "drop",

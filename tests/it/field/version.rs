@@ -191,9 +191,11 @@ fn ver_06_a_dual_era_client_probes_first() {
     let future = modern.body("server/discover", "{}").replace("2026-07-28", "2099-01-01");
     let refused = modern.message(&future).header("MCP-Protocol-Version", "2099-01-01").send();
     assert_eq!((refused.status, refused.code()), (400, -32022), "{}", refused.text());
-    // The legacy form of the same name is an unknown method to a session.
+    // Without its metadata it is a malformed request of one era, or an unknown method of the other.
     let session = Client::legacy(&gateway);
-    assert_eq!(session.request("server/discover", "{}").send().code(), -32601);
+    let code = session.request("server/discover", "{}").send().code();
+    assert!(matches!(code, -32601 | -32602), "{code}");
+    assert_eq!(session.echo("up__echo", "alive"), "alive");
     assert!(with_meta("{}").contains("2026-07-28"));
 }
 

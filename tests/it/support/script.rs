@@ -155,7 +155,12 @@ impl Script {
             return;
         }
         match (&*turn.method(), self.era) {
-            ("", _) => {}
+            // An answer to a question of ours.
+            ("", _) => {
+                if turn.head.is_some() {
+                    turn.respond("202 Accepted", "", "");
+                }
+            }
             ("initialize", Era::Legacy) => self.initialize(turn, shared),
             ("initialize", Era::Modern) => turn.error_with(
                 "400 Bad Request",

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::http::Head;
@@ -282,5 +282,31 @@ impl Turn {
                 r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress},"total":10,"x-more":1.0}}}}"#
             ));
         }
+    }
+}
+
+/// Holds the calls of one tool back until the test lets them go.
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    /// A closed gate, and the tool behind it, which answers with `text` once it may.
+    pub fn new(text: &'static str) -> (Self, impl Fn(&Turn) + Send + Sync + 'static) {
+        let state = Arc::new((Mutex::new(false), Condvar::new()));
+        let gate = Self(Arc::clone(&state));
+        let tool = move |turn: &Turn| {
+            let (is_open, opened) = &*state;
+            let closed = is_open.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = opened.wait_timeout_while(closed, super::patience() * 2, |is_open| !*is_open);
+            drop(waited);
+            turn.text(text);
+        };
+        (gate, tool)
+    }
+
+    /// Lets all calls go, those to come included.
+    pub fn open(&self) {
+        let (is_open, opened) = &*self.0;
+        *is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        opened.notify_all();
     }
 }
