@@ -20,3 +20,5 @@ mod field;
 mod lossless;
 mod rmcp_peers;
 mod support;
+mod translation;
+mod wire;
