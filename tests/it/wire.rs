@@ -252,12 +252,15 @@ fn con_04_a_call_to_one_upstream_wakes_no_other() {
 #[test]
 fn can_03_clients_that_vanish_leave_nothing_in_flight() {
     let (gate, slow) = Gate::new("done");
-    let up = Script::echo(Era::Legacy).tool("slow", slow).stdio();
+    let script = Script::echo(Era::Legacy).tool("slow", move |turn| {
+        turn.progress(1);
+        slow(turn);
+    });
+    let up = script.stdio();
     let gateway = Config::new().upstream("up", &up).ready();
     let client = Client::modern(&gateway);
-    let streams: Vec<_> = (0..20)
-        .map(|_| client.calling("up__slow", "{}").header("Accept", "text/event-stream").open())
-        .collect();
+    let params = r#"{"name":"up__slow","arguments":{},"_meta":{"progressToken":1}}"#;
+    let streams: Vec<_> = (0..20).map(|_| client.request("tools/call", params).open()).collect();
     eventually("all calls are there", || (up.calls().len() == 20).then_some(()));
     gateway.wait_metric("waypost_calls_in_flight", &[("upstream", "up")], 20.0);
     std::thread::scope(|scope| {
