@@ -10,6 +10,8 @@ mod echo;
 mod http;
 mod protocol;
 mod stdio;
+#[cfg(test)]
+mod tests;
 mod tool;
 mod words;
 

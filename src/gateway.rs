@@ -43,7 +43,14 @@ pub struct Gateway {
     upstreams: Vec<Arc<dyn Upstream>>,
     names: Vec<ExposedNames>,
     guards: CallGuards,
-    snapshot: ArcSwap<Snapshot>,
+    current: ArcSwap<Current>,
+}
+
+/// What is offered at one instant: the merged snapshot, and the offers that it was made of.
+#[derive(Debug)]
+struct Current {
+    snapshot: Snapshot,
+    offers: Vec<Arc<Offer>>,
 }
 
 impl Gateway {
@@ -56,7 +63,10 @@ impl Gateway {
         let filters = config.clients.iter().map(|client| client.tools.clone());
         Arc::new(Self {
             guards: CallGuards::new(&config),
-            snapshot: ArcSwap::from_pointee(Snapshot::merge(std::iter::empty(), filters)),
+            current: ArcSwap::from_pointee(Current {
+                snapshot: Snapshot::merge(std::iter::empty(), filters),
+                offers: upstreams.iter().map(|_| Arc::default()).collect(),
+            }),
             names,
             upstreams,
             metrics,

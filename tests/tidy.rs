@@ -487,6 +487,22 @@ fn no_file_names_a_place_on_somebodys_machine() {
 }
 
 #[test]
+fn the_architecture_names_files_that_are_there() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let quoted = page.split('`').skip(1).step_by(2).filter(|text| text.starts_with("src/"));
+    let paths: BTreeSet<&str> = quoted.collect();
+    assert!(paths.len() > 10, "the page names hardly any file");
+    let missing = paths.iter().filter(|path| !root().join(path).exists());
+    let mut problems: Vec<String> = missing.map(|path| format!("ARCHITECTURE.md: `{path}`")).collect();
+    for (module, _) in MAY_USE.iter().filter(|(module, _)| *module != "main") {
+        if !page.contains(&format!("`{module}`")) {
+            problems.push(format!("ARCHITECTURE.md: does not say whom `{module}` may use"));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
 fn every_example_tells_its_story() {
     let mut problems = Vec::new();
     for path in tracked() {

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::Service;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -37,8 +37,9 @@ where
         + 'static,
     S::Future: Send + 'static,
 {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    // HTTP/1.1 alone: telling versions apart waits for the first bytes without a limit of time.
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
@@ -53,7 +54,7 @@ where
                 }
             },
         };
-        let connection = builder.serve_connection(TokioIo::new(socket), service.clone()).into_owned();
+        let connection = builder.serve_connection(TokioIo::new(socket), service.clone());
         let watched = graceful.watch(connection);
         connections.spawn(async move {
             // A broken connection is its client's affair.
@@ -62,4 +63,39 @@ where
     }
     drop(listener);
     drop(tokio::time::timeout(DRAIN, graceful.shutdown()).await);
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::service::service_fn;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// Opens a connection, sends `text` and waits for its end.
+    async fn answer_to(text: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let hello = service_fn(async |_| Ok(Response::new(Full::new(Bytes::from_static(b"hello")))));
+        let client = async {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(text.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            socket.read_to_string(&mut answer).await.unwrap();
+            shutdown.cancel();
+            answer
+        };
+        tokio::join!(serve(listener, hello, shutdown.clone()), client).1
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_say_nothing_or_half_of_it_are_ended() {
+        for text in ["", "GET / HT", "GET / HTTP/1.1\r\nhost: x\r\n"] {
+            assert!(!answer_to(text).await.contains("hello"), "{text:?}");
+        }
+        let kept_open = answer_to("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        assert!(kept_open.ends_with("hello"), "{kept_open}");
+    }
 }

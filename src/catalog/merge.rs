@@ -133,13 +133,20 @@ impl Snapshot {
     }
 }
 
-/// The entry under its exposed name, all else as it came.
+/// The entry under its exposed name, all else as it came. Where the exposed name no longer holds the native
+/// one, an entry without a title gets the native name as its title.
 fn rename(text: &Raw, native: &str, exposed: &str) -> Bytes {
     if native == exposed {
         return text.bytes().clone();
     }
+    let quoted = |text: &str| Some(Raw::from_text(text).bytes().clone());
+    let view = text.object();
+    let mut changes = vec![("name", quoted(exposed))];
+    if !exposed.ends_with(native) && view.get(text.bytes(), "title").is_none() {
+        changes.push(("title", quoted(native)));
+    }
     let mut draft = Draft::new(text.bytes().clone());
-    draft.edit_object(&text.object(), &[("name", Some(Raw::from_text(exposed).bytes().clone()))]);
+    draft.edit_object(&view, &changes);
     draft.finish()
 }
 
@@ -178,6 +185,15 @@ mod tests {
         let (page, _) = snapshot.view(0).unwrap().page(None, None).unwrap();
         let expected = r#"[{ "x-unknown" : 1e2, "name":"a__x","big":18446744073709551616 }]"#;
         assert_eq!(page, expected.as_bytes());
+    }
+
+    #[test]
+    fn a_changed_name_leaves_the_native_one_as_title() {
+        let titled = Raw::parse(Bytes::from_static(br#"{"name":"a.b","title":"T"}"#)).unwrap();
+        let bare = Raw::parse(Bytes::from_static(br#"{"name":"a.b"}"#)).unwrap();
+        assert_eq!(rename(&titled, "a.b", "u__a_b_1"), br#"{"name":"u__a_b_1","title":"T"}"#.as_slice());
+        assert_eq!(rename(&bare, "a.b", "u__a_b_1"), br#"{"name":"u__a_b_1","title":"a.b"}"#.as_slice());
+        assert_eq!(rename(&bare, "a.b", "u__a.b"), br#"{"name":"u__a.b"}"#.as_slice());
     }
 
     #[test]

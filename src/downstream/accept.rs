@@ -169,3 +169,6 @@ async fn turn_away(socket: TcpStream) {
     });
     drop(builder.serve_connection(TokioIo::new(socket), service).await);
 }
+
+#[cfg(test)]
+mod tests;

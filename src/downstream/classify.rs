@@ -11,8 +11,8 @@ use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
 /// The era of one message.
 ///
 /// Modern is what carries a revision in its `_meta`, unless that revision has a handshake (a client that
-/// fell back); `server/discover`, which has no other era; and what has no `_meta`, but names a modern
-/// revision in its header, as only a malformed modern message does. A message that comes in a session, or
+/// fell back); and what has no `_meta`, but names a modern revision in its header, or is a `server/discover`
+/// that names none, as only a malformed modern message does. A message that comes in a session, or
 /// opens one, is legacy: hosted connectors send newer versions in the header than they negotiated.
 pub(super) fn classify(headers: &HeaderMap, message: &Message) -> Era {
     let (text, method, params) = match message {
@@ -23,9 +23,6 @@ pub(super) fn classify(headers: &HeaderMap, message: &Message) -> Era {
         Message::Response(_) => return Era::Legacy,
     };
     let method = Method::known(method);
-    if method == Some(Method::Discover) {
-        return Era::Modern;
-    }
     let is_handshake = method == Some(Method::Initialize);
     if is_handshake && params.get(text, "protocolVersion").is_some() {
         return Era::Legacy;
@@ -36,9 +33,11 @@ pub(super) fn classify(headers: &HeaderMap, message: &Message) -> Era {
             .and_then(|date| ProtocolVersion::known(&date))
             .map_or(Era::Modern, ProtocolVersion::era),
         None if is_handshake || headers.contains_key(SESSION_ID) => Era::Legacy,
-        None => single(headers, PROTOCOL_VERSION)
-            .and_then(ProtocolVersion::known)
-            .map_or(Era::Legacy, ProtocolVersion::era),
+        None => {
+            let named = single(headers, PROTOCOL_VERSION).and_then(ProtocolVersion::known);
+            let unnamed = if method == Some(Method::Discover) { Era::Modern } else { Era::Legacy };
+            named.map_or(unnamed, ProtocolVersion::era)
+        }
     }
 }
 
@@ -86,6 +85,8 @@ mod tests {
             ("tools/list", "{}", Some("2099-01-01"), None, Legacy),
             ("tools/list", "{}", Some("foobar"), None, Legacy),
             ("server/discover", "{}", None, None, Modern),
+            ("server/discover", "{}", Some("2025-11-25"), None, Legacy),
+            ("server/discover", "{}", None, Some("s"), Legacy),
             ("server/discover", MODERN, Some("2026-07-28"), None, Modern),
             ("server/discover", FUTURE, Some("2099-01-01"), None, Modern),
             ("initialize", &asks("2025-11-25"), None, None, Legacy),

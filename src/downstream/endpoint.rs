@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
 
 use super::in_flight::{Flight, InFlight, Scope};
 use super::legacy_session::{SessionTable, SessionUse};
@@ -30,6 +31,8 @@ pub(super) struct Endpoint {
     pub(super) authenticator: Authenticator,
     pub(super) sessions: SessionTable,
     pub(super) in_flight: Arc<InFlight>,
+    /// Calls of legacy clients whose connection is gone.
+    pub(super) abandoned: TaskTracker,
 }
 
 /// Who sent a request.
@@ -99,6 +102,7 @@ impl Endpoint {
             authenticator: Authenticator::new(config),
             sessions: SessionTable::new(config, Arc::clone(gateway.metrics()))?,
             in_flight: Arc::default(),
+            abandoned: TaskTracker::new(),
             gateway,
         })
     }

@@ -59,7 +59,10 @@ pub async fn serve(
     };
     let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
     let serve = move |request| door.clone().enter(request);
-    accept::run(listener, bounds, serve, move || endpoint.sessions.sweep(), shutdown).await;
+    let sessions = Arc::clone(&endpoint);
+    accept::run(listener, bounds, serve, move || sessions.sessions.sweep(), shutdown).await;
+    endpoint.abandoned.close();
+    endpoint.abandoned.wait().await;
     Ok(())
 }
 

@@ -151,3 +151,6 @@ fn call(
         Terms { era: Era::Legacy, method, hop, logs, session: session.cloned() },
     )
 }
+
+#[cfg(test)]
+mod tests;

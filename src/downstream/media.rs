@@ -19,14 +19,16 @@ pub(super) enum Accepts {
 }
 
 impl Accepts {
-    /// Reads `Accept`; without one, anything is taken.
+    /// Reads `Accept`; without one, or with an empty one, anything is taken.
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let mut ranges = headers.get_all(ACCEPT).iter().peekable();
+        let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let ranges = values.flat_map(|value| value.split(',')).filter(|range| !range.trim().is_empty());
+        let mut ranges = ranges.peekable();
         if ranges.peek().is_none() {
             return Self::Both;
         }
         let (mut json, mut stream) = (false, false);
-        for range in ranges.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
+        for range in ranges {
             let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
             if parameters.split(';').any(is_refusal) {
                 continue;
@@ -107,7 +109,8 @@ mod tests {
             (vec!["application/json;q=0, text/event-stream"], Accepts::Stream),
             (vec!["*/*;q=0.0"], Accepts::Nothing),
             (vec!["image/png"], Accepts::Nothing),
-            (vec![""], Accepts::Nothing),
+            (vec![""], Accepts::Both),
+            (vec![" , "], Accepts::Both),
         ] {
             assert_eq!(Accepts::of(&headers(ACCEPT, &values)), expected, "{values:?}");
         }

@@ -48,10 +48,7 @@ pub(super) async fn serve(
     };
     match step {
         Step::Done(reply) => answer(&endpoint, reply, accepts),
-        Step::Carry(prepared) => {
-            let keep_alive = endpoint.gateway.config().sessions.keep_alive;
-            stream::carry(Arc::clone(&endpoint.gateway), *prepared, accepts, keep_alive).await
-        }
+        Step::Carry(prepared) => stream::carry(&endpoint, *prepared, accepts).await,
     }
 }
 
@@ -161,7 +158,7 @@ async fn batch(
         async move {
             match step {
                 Step::Done(reply) => reply.body,
-                Step::Carry(prepared) => stream::finish(Arc::clone(&endpoint.gateway), *prepared).await.body,
+                Step::Carry(prepared) => stream::finish(endpoint, *prepared).await.body,
             }
         }
     });
@@ -202,3 +199,6 @@ fn array(answers: impl Iterator<Item = Bytes>) -> Reply {
     array.put_u8(b']');
     Reply::json(StatusCode::OK, array.freeze())
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,8 @@
 //! stream of events.
 //!
 //! The status is decided as late as possible, because in the modern revision it follows from the outcome.
-//! The client that goes away drops the response, and with it the call.
+//! The client that goes away drops the response. In the modern era that cancels the call; in the legacy one it
+//! says nothing, and the call goes on to its end.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,15 +16,18 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, stream};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::task::TaskTracker;
 
-use super::endpoint::Prepared;
+use super::endpoint::{Endpoint, Prepared};
 use super::level::Logs;
 use super::media::Accepts;
 use super::reply::{Asked, Reply, reply};
 use crate::exchange::{Cancel, Event, EventKind, Outcome};
-use crate::gateway::{Gateway, GatewayError};
+use crate::gateway::GatewayError;
+use crate::mcp::Era;
 use crate::wire::sse;
 
 const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
@@ -34,14 +38,10 @@ const DISCONNECTED: &str = "client disconnected";
 
 /// Carries a call to its end, or to the first thing that must be sent before it.
 ///
-/// Cancel safe: dropping the future, or the body of the response, cancels the call.
-pub(super) async fn carry(
-    gateway: Arc<Gateway>,
-    prepared: Prepared,
-    accepts: Accepts,
-    keep_alive: Duration,
-) -> Response {
-    let mut running = Running::start(gateway, prepared, keep_alive);
+/// Cancel safe: dropping the future, or the body of the response, is the client's going away.
+pub(super) async fn carry(endpoint: &Endpoint, prepared: Prepared, accepts: Accepts) -> Response {
+    let keep_alive = endpoint.gateway.config().sessions.keep_alive;
+    let mut running = Running::start(endpoint, prepared, keep_alive);
     loop {
         match running.next().await {
             Next::Ended(reply) if !accepts.takes_json() => return one_event(reply),
@@ -54,8 +54,8 @@ pub(super) async fn carry(
 }
 
 /// Carries a call to its end and drops its events.
-pub(super) async fn finish(gateway: Arc<Gateway>, prepared: Prepared) -> Reply {
-    let mut running = Running::start(gateway, prepared, Duration::MAX);
+pub(super) async fn finish(endpoint: &Endpoint, prepared: Prepared) -> Reply {
+    let mut running = Running::start(endpoint, prepared, Duration::MAX);
     loop {
         if let Next::Ended(reply) = running.next().await {
             return reply;
@@ -96,10 +96,9 @@ fn event_stream(body: Body) -> Response {
     response
 }
 
-/// A call under way. The guard stands before the call: whoever drops this gives the reason first.
+/// A call under way, and what has come of it.
 struct Running {
-    guard: Disconnect,
-    call: BoxFuture<'static, Result<Outcome, GatewayError>>,
+    call: Carried,
     events: mpsc::Receiver<Event>,
     asked: Asked,
     logs: Logs,
@@ -118,16 +117,18 @@ enum Next {
 }
 
 impl Running {
-    fn start(gateway: Arc<Gateway>, prepared: Prepared, keep_alive: Duration) -> Self {
+    fn start(endpoint: &Endpoint, prepared: Prepared, keep_alive: Duration) -> Self {
         let Prepared { call, asked, events, logs, flight, session } = prepared;
-        let guard = Disconnect { cancel: call.cancel.clone(), is_armed: true };
-        let call = async move {
+        let (gateway, cancel) = (Arc::clone(&endpoint.gateway), call.cancel.clone());
+        let running = async move {
             let _kept = (flight, session);
             gateway.call(call).await
         };
+        let abandoned = endpoint.abandoned.clone();
+        let call = Carried { call: Some(running.boxed()), cancel, era: asked.era, abandoned };
         let quiet_until = Instant::now().checked_add(keep_alive);
         let (ended, is_over) = (None, false);
-        Self { guard, call: call.boxed(), events, asked, logs, ended, keep_alive, quiet_until, is_over }
+        Self { call, events, asked, logs, ended, keep_alive, quiet_until, is_over }
     }
 
     /// Waits for what comes next. Events that were sent before the end come before it.
@@ -152,8 +153,7 @@ impl Running {
                         return Next::Event(frame);
                     }
                 }
-                ended = &mut self.call => {
-                    self.guard.is_armed = false;
+                ended = self.call.end() => {
                     self.ended = Some(reply(&self.asked, ended));
                 }
                 () = until(quiet_until) => {
@@ -212,16 +212,34 @@ fn belongs_to_a_call(method: &str) -> bool {
         && !matches!(method, "notifications/resources/updated" | "notifications/cancelled")
 }
 
-/// Gives the reason when a call is dropped before its end.
-struct Disconnect {
+/// A call that has not ended. Dropped, it does what its era says of a client that goes away.
+struct Carried {
+    call: Option<BoxFuture<'static, Result<Outcome, GatewayError>>>,
     cancel: Cancel,
-    is_armed: bool,
+    era: Era,
+    abandoned: TaskTracker,
 }
 
-impl Drop for Disconnect {
+impl Carried {
+    /// Waits for the end; for ever after it. Cancel safe.
+    async fn end(&mut self) -> Result<Outcome, GatewayError> {
+        let Some(call) = &mut self.call else { return std::future::pending().await };
+        let ended = call.await;
+        self.call = None;
+        ended
+    }
+}
+
+impl Drop for Carried {
     fn drop(&mut self) {
-        if self.is_armed {
-            self.cancel.cancel(DISCONNECTED);
+        let Some(call) = self.call.take() else { return };
+        match (self.era, Handle::try_current()) {
+            // Its events find nobody and are dropped. Its deadline bounds it.
+            (Era::Legacy, Ok(runtime)) => drop(self.abandoned.spawn_on(call, &runtime)),
+            (Era::Legacy | Era::Modern, _) => self.cancel.cancel(DISCONNECTED),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,7 @@ use std::time::Instant;
 use super::access::{self, Grant, Reveal};
 use super::error::{GatewayError, GatewayErrorKind};
 use super::limits::Permit;
-use super::{Gateway, Health};
-use crate::catalog::Snapshot;
+use super::{Current, Gateway, Health};
 use crate::exchange::{Call, Principal};
 
 /// A call that passed every check. Only this module makes one, so no path to an upstream skips them.
@@ -82,12 +81,12 @@ pub(super) fn admit(
     let name = call.request.param_string("name").ok_or_else(|| {
         GatewayError::new(GatewayErrorKind::InvalidParams, "`params.name` must be a string")
     })?;
-    let snapshot = gateway.snapshot.load();
-    if let Some((_, entry)) = snapshot.find(&name) {
+    let current = gateway.current.load();
+    if let Some((_, entry)) = current.snapshot.find(&name) {
         findings.upstream = Some(entry.upstream);
         findings.tool = Some(Arc::clone(&entry.exposed));
     }
-    let grant = grant(gateway, &snapshot, &call.principal, &name, findings)?;
+    let grant = grant(gateway, &current, &call.principal, &name, findings)?;
     let permit =
         gateway.guards.admit(call.principal.client, grant.target.upstream).map_err(|(scope, error)| {
             gateway.limit_reached(&call.principal, scope, Some(&grant.target), error)
@@ -99,20 +98,20 @@ pub(super) fn admit(
 
 fn grant(
     gateway: &Gateway,
-    snapshot: &Snapshot,
+    current: &Current,
     principal: &Principal,
     name: &str,
     findings: &mut Findings,
 ) -> Result<Grant, GatewayError> {
     let reveal = if gateway.config.reveal_denied { Reveal::Denied } else { Reveal::Nothing };
-    let refusal = match access::grant(snapshot, principal, name, reveal) {
+    let refusal = match access::grant(&current.snapshot, principal, name, reveal) {
         Ok(grant) => return Ok(grant),
         Err(refusal) => refusal,
     };
     if refusal.kind != GatewayErrorKind::Unknown {
         return Err(refusal);
     }
-    match absent_owner(gateway, principal, name) {
+    match absent_owner(gateway, current, principal, name) {
         Some((upstream, error)) => {
             findings.upstream = Some(upstream);
             Err(error)
@@ -123,14 +122,18 @@ fn grant(
 
 /// The upstream under whose prefix `name` stands, if its tools are unknown because it is not there, and if
 /// policy would let the principal see the tool.
-fn absent_owner(gateway: &Gateway, principal: &Principal, name: &str) -> Option<(usize, GatewayError)> {
+fn absent_owner(
+    gateway: &Gateway,
+    current: &Current,
+    principal: &Principal,
+    name: &str,
+) -> Option<(usize, GatewayError)> {
     let client = gateway.config.clients.get(principal.client)?;
     if !client.tools.admits(name) {
         return None;
     }
-    gateway.upstreams.iter().enumerate().find_map(|(index, upstream)| {
+    gateway.upstreams.iter().zip(&current.offers).enumerate().find_map(|(index, (upstream, offer))| {
         let native = gateway.names.get(index)?.under_prefix(name)?;
-        let offer = upstream.offer().borrow().clone();
         let is_admitted = gateway.config.upstreams.get(index)?.tools.admits(native);
         let text = match &offer.health {
             Health::Ready => return None,

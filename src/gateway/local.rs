@@ -50,39 +50,39 @@ impl Gateway {
         cursor: Option<&str>,
     ) -> Result<Page, GatewayError> {
         let ListKind::Tools = kind;
-        let snapshot = self.snapshot.load();
-        let view = snapshot
+        let current = self.current.load();
+        let view = current
+            .snapshot
             .view(principal.client)
             .ok_or_else(|| GatewayError::new(GatewayErrorKind::Internal, "the client has no view"))?;
         let (entries, next_cursor) = view
             .page(cursor, self.config.page_size)
             .map_err(|error| GatewayError::new(GatewayErrorKind::InvalidParams, error.to_string()))?;
-        let (ttl, scope) = self.caching();
+        let (ttl, scope) = self.caching(&current.offers);
         Ok(Page { entries, next_cursor, ttl, scope })
     }
 
     /// The least time that all parts may be taken for fresh, and whether one of them, or a policy, makes the
     /// whole private. A part that does not say how long, or is not there yet, makes it zero.
-    fn caching(&self) -> (Duration, CacheScope) {
-        let offers = self.offers();
+    fn caching(&self, offers: &[Arc<Offer>]) -> (Duration, CacheScope) {
         let fresh = |offer: &Offer| match offer.health {
             Health::Ready => offer.ttl.unwrap_or_default(),
             Health::Connecting | Health::Down { .. } => Duration::ZERO,
         };
-        let ttl = offers.iter().map(|(_, offer)| fresh(offer)).min().unwrap_or_default();
+        let ttl = offers.iter().map(|offer| fresh(offer)).min().unwrap_or_default();
         let is_one_for_all = match self.config.clients.as_slice() {
             [only] => only.is_anonymous && only.tools == Filter::default(),
             _ => false,
         };
-        let is_private = !is_one_for_all || offers.iter().any(|(_, offer)| offer.is_private);
+        let is_private = !is_one_for_all || offers.iter().any(|offer| offer.is_private);
         (ttl, if is_private { CacheScope::Private } else { CacheScope::Public })
     }
 
     /// What the gateway as a whole can do: `ServerCapabilities`.
     #[must_use]
     pub fn capabilities(&self) -> Raw {
-        let offers = self.offers();
-        merge_capabilities(offers.iter().filter_map(|(_, offer)| offer.capabilities.as_ref()))
+        let current = self.current.load();
+        merge_capabilities(current.offers.iter().filter_map(|offer| offer.capabilities.as_ref()))
     }
 
     /// The instructions of the configuration, and of the upstreams of which `principal` sees something,
@@ -90,16 +90,17 @@ impl Gateway {
     /// what is cut ends with `…`.
     #[must_use]
     pub fn instructions(&self, principal: &Principal) -> Option<String> {
-        let snapshot = self.snapshot.load();
+        let current = self.current.load();
+        let snapshot = &current.snapshot;
         let view = snapshot.view(principal.client)?;
         let sees = |upstream: usize| {
             let mut entries = snapshot.entries().iter().enumerate();
             entries.any(|(index, entry)| entry.upstream == upstream && view.shows(index))
         };
-        let offers = self.offers();
-        let parts = offers.iter().enumerate().filter(|(index, _)| sees(*index));
+        let parts = self.config.upstreams.iter().zip(&current.offers);
+        let parts = parts.filter(|(upstream, _)| sees(upstream.index));
         let parts =
-            parts.filter_map(|(_, (name, offer))| offer.instructions.as_deref().map(|text| (name, text)));
+            parts.filter_map(|(upstream, offer)| Some((&upstream.name, offer.instructions.as_deref()?)));
         let mut all = self.config.instructions.clone().unwrap_or_default();
         let is_single = self.config.upstreams.len() == 1;
         for (name, text) in parts.filter(|(_, text)| !text.trim().is_empty()) {
@@ -113,11 +114,12 @@ impl Gateway {
         (!all.is_empty()).then(|| clip(&all, INSTRUCTIONS_ALL))
     }
 
-    /// What each upstream offers now, in the order of the configuration.
+    /// What each upstream offers now, in the order of the configuration: that which the lists are made of.
     #[must_use]
     pub fn offers(&self) -> Vec<(Arc<str>, Arc<Offer>)> {
-        let offer = |upstream: &Arc<dyn super::Upstream>| Arc::clone(&upstream.offer().borrow());
-        self.upstreams.iter().map(|upstream| (Arc::clone(upstream.name()), offer(upstream))).collect()
+        let current = self.current.load();
+        let named = self.upstreams.iter().zip(&current.offers);
+        named.map(|(upstream, offer)| (Arc::clone(upstream.name()), Arc::clone(offer))).collect()
     }
 }
 

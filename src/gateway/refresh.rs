@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::select_all;
 use tokio_util::sync::CancellationToken;
 
-use super::{Gateway, Health, Offer};
+use super::{Current, Gateway, Health, Offer};
 use crate::catalog::{Snapshot, Source};
 use crate::config::{Filter, Pattern};
 use crate::telemetry::{EntrySkipped, RuleUnmatched};
@@ -47,7 +47,7 @@ impl Gateway {
         let clients = self.config.clients.iter().map(|client| client.tools.clone());
         let snapshot = Snapshot::merge(sources, clients);
         self.report(&snapshot, offers, reported);
-        self.snapshot.store(Arc::new(snapshot));
+        self.current.store(Arc::new(Current { snapshot, offers: offers.to_vec() }));
     }
 
     /// Says once what was left out, and which rules match nothing now that the tools are known.

@@ -270,7 +270,8 @@ async fn a_changed_offer_changes_the_list() {
 #[tokio::test]
 async fn lists_are_private_as_soon_as_a_policy_or_a_private_part_has_a_say() {
     let fresh = |is_private: bool| Offer { ttl: Some(Duration::from_secs(9)), is_private, ..ready(&["x"]) };
-    let scope = |gateway: &Gateway| {
+    let scope = async |gateway: Arc<Gateway>| {
+        refreshed(&gateway).await;
         let principal = Principal { client: 0, name: "x".into() };
         let page = gateway.list(ListKind::Tools, &principal, None).unwrap();
         (page.scope, page.ttl)
@@ -282,9 +283,9 @@ async fn lists_are_private_as_soon_as_a_policy_or_a_private_part_has_a_say() {
         config.clients.truncate(1);
         config.clients[0].is_anonymous = true;
     };
-    assert_eq!(scope(&with(false, alone)), (CacheScope::Public, Duration::from_secs(9)));
-    assert_eq!(scope(&with(true, alone)).0, CacheScope::Private);
-    assert_eq!(scope(&with(false, |_| {})).0, CacheScope::Private);
+    assert_eq!(scope(with(false, alone)).await, (CacheScope::Public, Duration::from_secs(9)));
+    assert_eq!(scope(with(true, alone)).await.0, CacheScope::Private);
+    assert_eq!(scope(with(false, |_| {})).await.0, CacheScope::Private);
 }
 
 #[tokio::test]

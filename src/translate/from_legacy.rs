@@ -56,10 +56,10 @@ mod tests {
     use crate::wire::json;
 
     fn request(text: &'static str) -> Request {
-        match json::parse(Bytes::from_static(text.as_bytes())).unwrap() {
-            Message::Request(request) => request,
-            other => panic!("{other:?}"),
-        }
+        let Ok(Message::Request(request)) = json::parse(Bytes::from_static(text.as_bytes())) else {
+            panic!()
+        };
+        request
     }
 
     fn raw(text: &'static str) -> Raw {

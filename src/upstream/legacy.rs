@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
 use super::listener::Listener;
-use super::transport::{Farewell, Outgoing, Reply, Transport};
+use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
 use crate::mcp::{Id, Raw, Response};
@@ -194,7 +194,8 @@ impl Legacy {
         let id = self.wire.mint();
         let text = write(&Id::from(id));
         let headers = headers(&self.hello, session.id.as_ref());
-        self.wire.transport.request(Outgoing { id, text, headers, listener, farewell }).await
+        let resumption = Resumption::ByEventId;
+        self.wire.transport.request(Outgoing { id, text, headers, listener, farewell, resumption }).await
     }
 
     /// Makes a new session in the place of a lost one, unless somebody else has done so meanwhile.

@@ -3,16 +3,20 @@
 //!
 //! Must not know: how the era was found out.
 
+mod subscription;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
 use super::listener::Listener;
-use super::transport::{Farewell, Outgoing, Transport};
+use super::transport::{Farewell, Outgoing, Resumption, Transport};
 use super::wire::Wire;
-use crate::exchange::{Answer, Call, Hop, Outcome, ResultForm};
+use crate::exchange::{Answer, Call, Cancel, Hop, Outcome, ResultForm};
 use crate::mcp::{Body, Id, ProtocolVersion, Raw, Request, Response, key};
 use crate::translate::hello::{Hello, own_meta, write_request};
 use crate::translate::to_legacy::Onward;
@@ -23,6 +27,7 @@ use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
 pub(super) struct Modern {
     wire: Arc<Wire>,
     hello: Hello,
+    _subscription: DropGuard,
 }
 
 /// The headers of a modern request. The body has the same; servers compare.
@@ -39,10 +44,23 @@ pub(super) fn headers(version: ProtocolVersion, method: &str, name: Option<&str>
 }
 
 impl Modern {
-    /// Takes over a connection whose server is known to be modern.
-    pub(super) fn new(wire: Arc<Wire>, hello: Hello) -> Self {
+    /// Takes over a connection whose server is known to be modern, and subscribes to the changes of its
+    /// tools, if it tells of them.
+    pub(super) fn new(wire: Arc<Wire>, hello: Hello, tasks: &TaskTracker) -> Self {
         wire.unsolicited.stop_answering();
-        Self { wire, hello }
+        let ended = CancellationToken::new();
+        if subscription::is_offered(&hello) {
+            let kept = subscription::keep(Arc::clone(&wire), hello.clone());
+            let (ended, closed) = (ended.clone(), Arc::clone(&wire));
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = kept => {}
+                    () = ended.cancelled() => {}
+                    _ = closed.transport.closed() => {}
+                }
+            });
+        }
+        Self { wire, hello, _subscription: ended.drop_guard() }
     }
 
     pub(super) fn hello(&self) -> &Hello {
@@ -72,17 +90,22 @@ impl Modern {
             text: write(&call.request, &call.hop, self.hello.version, onward),
             headers: headers(self.hello.version, call.method.as_str(), Some(native)),
             listener: Some(Listener::of(call)),
-            farewell: match self.wire.transport {
-                Transport::Stdio(_) => Farewell::Cancelled(call.cancel.clone()),
-                // Closing the stream says it.
-                Transport::Http(_) => Farewell::Silent,
-            },
+            farewell: farewell(&self.wire, call.cancel.clone()),
+            resumption: Resumption::Never,
         };
         self.wire.transport.request(outgoing).await.map(|reply| read(reply.response))
     }
 
     pub(super) async fn stop(&self) {
         self.wire.transport.stop().await;
+    }
+}
+
+/// How a request is taken back: by a message, or by closing its stream.
+fn farewell(wire: &Wire, cancel: Cancel) -> Farewell {
+    match wire.transport {
+        Transport::Stdio(_) => Farewell::Cancelled(cancel),
+        Transport::Http(_) => Farewell::Silent,
     }
 }
 

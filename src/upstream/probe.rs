@@ -117,7 +117,7 @@ impl Dialer {
             Ok(heard) => judge(&wire, heard)?,
             Err(_) => {
                 let opened = self.shake_hands_while(&wire, asking).await;
-                return self.settle(wire, opened);
+                return self.settle(wire, opened).await;
             }
         };
         drop(asking);
@@ -146,9 +146,11 @@ impl Dialer {
         mut asking: impl Future<Output = Result<Reply, Failure>> + Unpin,
     ) -> Result<Opened, NotOpened> {
         let mut shaking = pin!(shake_hands(wire));
+        // Both may be there at once: the probe was asked first.
         let first = tokio::select! {
-            opened = &mut shaking => return opened.map(Opened::Legacy),
+            biased;
             heard = &mut asking => heard,
+            opened = &mut shaking => return opened.map(Opened::Legacy),
         };
         let Ok(Verdict::Modern(hello)) = judge(wire, first) else {
             return shaking.await.map(Opened::Legacy);
@@ -160,18 +162,21 @@ impl Dialer {
         }
     }
 
-    fn settle(&self, wire: Arc<Wire>, opened: Result<Opened, NotOpened>) -> Result<Connection, Failure> {
+    /// Shakes hands with a server that counts as legacy.
+    async fn open_legacy(&self, wire: Arc<Wire>) -> Result<Connection, Failure> {
+        let opened = Box::pin(shake_hands(&wire)).await.map(Opened::Legacy);
+        self.settle(wire, opened).await
+    }
+
+    /// Takes over what was opened. A server that refuses the handshake because it is modern is believed.
+    async fn settle(
+        &self,
+        wire: Arc<Wire>,
+        opened: Result<Opened, NotOpened>,
+    ) -> Result<Connection, Failure> {
         match opened {
             Ok(Opened::Legacy(handshake)) => Ok(self.legacy(wire, handshake)),
             Ok(Opened::Modern(hello)) => Ok(self.modern(wire, hello)),
-            Err(error) => Err(self.unfit(error)),
-        }
-    }
-
-    /// Shakes hands with a server that counts as legacy. If it says that it is modern, it is believed.
-    async fn open_legacy(&self, wire: Arc<Wire>) -> Result<Connection, Failure> {
-        match Box::pin(shake_hands(&wire)).await {
-            Ok(handshake) => Ok(self.legacy(wire, handshake)),
             Err(NotOpened::Answer(NoHandshake::Modern)) if self.config.era.is_none() => {
                 match judge(&wire, Box::pin(discover(&wire)).await)? {
                     Verdict::Modern(hello) => Ok(self.modern(wire, hello)),
@@ -198,7 +203,7 @@ impl Dialer {
 
     fn modern(&self, wire: Arc<Wire>, hello: Hello) -> Connection {
         *self.memory() = Memory { era: Some(Era::Modern), dies_of_probe: false };
-        Connection::new(Dialect::Modern(Modern::new(wire, hello)))
+        Connection::new(Dialect::Modern(Modern::new(wire, hello, &self.tasks)))
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod eras;
+mod lives;
 mod pipes;
 mod posts;
 mod site;

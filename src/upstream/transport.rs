@@ -28,6 +28,17 @@ pub(super) struct Outgoing {
     pub(super) listener: Option<Listener>,
     /// What is said when the request is dropped before its end.
     pub(super) farewell: Farewell,
+    /// What happens when its stream ends before the answer.
+    pub(super) resumption: Resumption,
+}
+
+/// What happens when the stream of an answer ends before the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resumption {
+    /// The request fails.
+    Never,
+    /// If its events had ids, the stream is taken up again behind the last one.
+    ByEventId,
 }
 
 /// What is said to the server when a request is dropped before its end.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::failure::Failure;
-use super::transport::{Farewell, Outgoing, Reply, Transport};
+use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::unsolicited::Unsolicited;
 use crate::mcp::Id;
 
@@ -37,7 +37,14 @@ impl Wire {
     ) -> Result<Reply, Failure> {
         let id = self.mint();
         let text = write(&Id::from(id));
-        let outgoing = Outgoing { id, text, headers, listener: None, farewell: Farewell::Silent };
+        let outgoing = Outgoing {
+            id,
+            text,
+            headers,
+            listener: None,
+            farewell: Farewell::Silent,
+            resumption: Resumption::Never,
+        };
         self.transport.request(outgoing).await
     }
 }

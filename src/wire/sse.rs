@@ -42,6 +42,7 @@ pub struct Decoder {
     event: Option<Box<str>>,
     id: Option<Box<str>>,
     retry: Option<Duration>,
+    last_retry: Option<Duration>,
     is_first_line: bool,
     after_cr: bool,
     ready: VecDeque<Event>,
@@ -59,6 +60,7 @@ impl Decoder {
             event: None,
             id: None,
             retry: None,
+            last_retry: None,
             is_first_line: true,
             after_cr: false,
             ready: VecDeque::new(),
@@ -108,6 +110,12 @@ impl Decoder {
         self.id.as_deref()
     }
 
+    /// The wait before the next attempt that the stream named last, also where no event has followed it.
+    #[must_use]
+    pub fn last_retry(&self) -> Option<Duration> {
+        self.last_retry
+    }
+
     fn check(&self, more: usize) -> Result<(), TooLarge> {
         let size = self.data.len().saturating_add(self.line.len()).saturating_add(more);
         if size > self.limit { Err(TooLarge { limit: self.limit }) } else { Ok(()) }
@@ -138,7 +146,10 @@ impl Decoder {
             }
             b"event" => self.event = Some(text_of(value)).filter(|event| !event.is_empty()),
             b"id" if !value.contains(&0) => self.id = Some(text_of(value)).filter(|id| !id.is_empty()),
-            b"retry" => self.retry = milliseconds(value).or(self.retry),
+            b"retry" => {
+                self.retry = milliseconds(value).or(self.retry);
+                self.last_retry = self.retry.or(self.last_retry);
+            }
             _ => {}
         }
     }
@@ -258,8 +269,9 @@ mod tests {
     #[test]
     fn an_id_without_data_is_remembered() {
         let mut decoder = Decoder::new(100);
-        decoder.push(b"id: 9\nretry: x\n\n").unwrap();
+        decoder.push(b"id: 9\nretry: 7\nretry: x\n\n").unwrap();
         assert_eq!((decoder.next_event(), decoder.last_id()), (None, Some("9")));
+        assert_eq!(decoder.last_retry(), Some(Duration::from_millis(7)));
     }
 
     #[test]

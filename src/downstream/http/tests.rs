@@ -1,3 +1,5 @@
+//! The endpoint as a whole, over real connections.
+
 use futures_util::FutureExt as _;
 use http::Method;
 use serde_json::json;
@@ -277,9 +279,46 @@ async fn a_panic_is_one_answer_and_no_outage() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_ends_its_call() {
     let bench = bench().await;
-    let mut waiting = Box::pin(bench.door.clone().enter(Ask::call("up__slow").build()));
+    let ask = Ask::modern("tools/call", serde_json::json!({"name": "up__slow"}), serde_json::json!({}));
+    let mut waiting = Box::pin(bench.door.clone().enter(ask.build()));
     assert!((&mut waiting).now_or_never().is_none());
     drop(waiting);
     let dropped = bench.upstream.dropped.lock().unwrap().clone();
     assert_eq!(dropped, [Some("client disconnected".to_owned())]);
+}
+
+/// The whole way, over a socket: a client that resets its connection ends its call.
+#[tokio::test]
+async fn can_03_a_client_that_hangs_up_ends_its_call() {
+    let bench = bench().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(super::serve(listener, std::sync::Arc::clone(&bench.gateway), stop.clone()));
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__slow","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: up__slow\r\n\r\n",
+        body.len()
+    );
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut socket, format!("{head}{body}").as_bytes()).await.unwrap();
+    let patience = Duration::from_secs(20);
+    let arrived = async {
+        while bench.upstream.calls.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(patience, arrived).await.unwrap();
+    drop(socket);
+    let ended = async {
+        while bench.upstream.dropped.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(patience, ended).await.unwrap();
+    assert_eq!(*bench.upstream.dropped.lock().unwrap(), [Some("client disconnected".to_owned())]);
+    stop.cancel();
+    tokio::time::timeout(patience, tasks.join_next()).await.unwrap().unwrap().unwrap().unwrap();
 }

@@ -1,3 +1,5 @@
+//! Session ids and the table behind them.
+
 use super::*;
 use crate::config::for_test;
 

@@ -1,3 +1,5 @@
+//! Every outcome and every refusal, as each era sees it.
+
 use std::sync::Arc;
 
 use super::*;
@@ -9,10 +11,10 @@ fn asked(era: Era, method: Method) -> Asked {
 }
 
 fn response(text: &str) -> Response {
-    match json::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap() {
-        Message::Response(response) => response,
-        other => panic!("{other:?}"),
-    }
+    let Ok(Message::Response(response)) = json::parse(Bytes::copy_from_slice(text.as_bytes())) else {
+        panic!("{text}")
+    };
+    response
 }
 
 fn answer(text: &str, form: ResultForm) -> Answer {

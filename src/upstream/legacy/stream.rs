@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -12,8 +11,6 @@ use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
 use crate::upstream::transport::http::Endpoint;
 
-/// The header that asks a stream to go on behind an event.
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The first wait before a stream is opened again. It doubles: some eight tries in half a minute.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -71,21 +68,15 @@ pub(super) async fn listen(endpoint: Endpoint, hello: Hello, mut sessions: watch
 
 async fn read(endpoint: &Endpoint, hello: &Hello, session: &Session, last_id: &mut Option<String>) -> End {
     let headers = headers(hello, session.id.as_ref());
-    let mut opening = headers.clone();
-    if let Some(Ok(id)) = last_id.as_deref().map(HeaderValue::from_str) {
-        opening.insert(LAST_EVENT_ID, id);
-    }
-    let mut stream = match endpoint.listen(opening).await {
+    let mut stream = match endpoint.listen(headers.clone(), last_id.as_deref()).await {
         Ok(stream) => stream,
         Err(failure) => return end_of(&failure, session),
     };
-    let mut retry = None;
     while let Ok(Some(event)) = stream.next().await {
-        retry = event.retry.or(retry);
         endpoint.hear(event.data, &headers);
     }
     *last_id = stream.last_id().map(str::to_owned).or(last_id.take());
-    End::Broken(retry)
+    End::Broken(stream.retry())
 }
 
 fn end_of(failure: &Failure, session: &Session) -> End {

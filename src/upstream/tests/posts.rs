@@ -159,6 +159,49 @@ async fn str_08_a_stream_that_ends_before_the_answer_fails_the_call_at_once() {
 }
 
 #[tokio::test]
+async fn a_legacy_stream_whose_events_have_ids_is_taken_up_again_behind_the_last_one() {
+    let answer = Arc::new(std::sync::Mutex::new(String::new()));
+    let kept = Arc::clone(&answer);
+    let site = Site::open(move |seen: &Seen| match (seen.method(), seen.header("last-event-id")) {
+        ("tools/call", _) => {
+            *kept.lock().unwrap() = seen.result(&content("resumed"));
+            stream_of(vec!["id: 1\nretry: 20\ndata:\n\n".into()], End::Ends)
+        }
+        ("", Some("1")) => {
+            let event = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
+            stream_of(vec![format!("id: 2\ndata: {event}\n\n")], End::Ends)
+        }
+        ("", Some("2")) => stream_of(vec![format!("id: 3\ndata: {}\n\n", kept.lock().unwrap())], End::Stays),
+        _ => legacy(seen),
+    })
+    .await;
+    let bench = Bench::http(&site.url);
+    bench.ready().await;
+    let mut made = call("echo", json!({}));
+    assert_eq!(text_of(&bench.run(made.call).await.unwrap()), "resumed");
+    assert_eq!(made.events.recv().await.unwrap().kind, EventKind::Other);
+    assert_eq!(site.seen_of("tools/call").len(), 1, "the request itself is not repeated");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn str_06_a_stream_that_says_nothing_new_is_not_taken_up_for_ever() {
+    let site = Site::open(|seen: &Seen| match (seen.method(), seen.header("last-event-id")) {
+        ("tools/call", _) => stream_of(vec!["id: 1\nretry: 1\ndata:\n\n".into()], End::Ends),
+        ("", Some("1")) => stream_of(vec![], End::Ends),
+        _ => legacy(seen),
+    })
+    .await;
+    let bench = Bench::http(&site.url);
+    bench.ready().await;
+    let error = bench.text("echo", json!({})).await.unwrap_err();
+    assert_eq!((&*error.text, error.executed), ("its answer broke off", Executed::Unknown));
+    let resumptions = site.seen().iter().filter(|seen| seen.header("last-event-id").is_some()).count();
+    assert!((1..=8).contains(&resumptions), "{resumptions}");
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn str_12_sloppy_acknowledgements_are_tolerated() {
     type Ack = fn() -> axum::response::Response;
     let acknowledgements: [Ack; 5] = [

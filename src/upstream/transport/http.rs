@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use reqwest::redirect::Policy;
 use secrecy::ExposeSecret;
 use tokio::runtime::Handle;
@@ -31,6 +31,8 @@ pub(in crate::upstream) use answer::EventStream;
 const ASIDE: Duration = Duration::from_secs(5);
 /// How many answers to questions of the server may be on their way.
 const ASIDES: usize = 16;
+/// The header that asks for a stream to go on behind an event.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// How long an idle TCP connection goes without a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// The window of a whole HTTP/2 connection: one stream that is read slowly must not stop the others.
@@ -113,6 +115,7 @@ impl Endpoint {
             id: outgoing.id,
             headers: outgoing.headers,
             listener: outgoing.listener,
+            resumption: outgoing.resumption,
         };
         if status.is_success() {
             let response = reading.read(response).await?;
@@ -137,12 +140,20 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Opens the stream of what the server says by itself.
+    /// Opens a stream of the server: of what it says by itself, or the one that held the event `last_id`.
     ///
     /// # Errors
     /// If there is none: the failure has the status.
-    pub(in crate::upstream) async fn listen(&self, headers: HeaderMap) -> Result<EventStream, Failure> {
-        let response = self.send(Method::GET, None, headers).await?;
+    pub(in crate::upstream) async fn listen(
+        &self,
+        mut headers: HeaderMap,
+        last_id: Option<&str>,
+    ) -> Result<EventStream, Failure> {
+        if let Some(Ok(id)) = last_id.map(HeaderValue::from_str) {
+            headers.insert(LAST_EVENT_ID, id);
+        }
+        let sent = self.send(Method::GET, None, headers).await;
+        let response = sent.inspect_err(|failure| self.note(failure))?;
         if response.status() != StatusCode::OK || !answer::is_event_stream(response.headers()) {
             return Err(fault::of_status(&response));
         }

@@ -6,13 +6,15 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{Endpoint, fault};
+use crate::gateway::GatewayErrorKind;
 use crate::mcp::{Body, Message, Response};
+use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
 use crate::upstream::listener::{Concern, Listener};
-use crate::upstream::transport::{answers, salvage_id, unreadable};
+use crate::upstream::transport::{Resumption, answers, salvage_id, unreadable};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::json::{self, JsonError};
 use crate::wire::sse;
@@ -22,6 +24,13 @@ const REFUSAL: usize = 1 << 20;
 /// How much of the rest of an answer is read, and how long, for its connection to be used again.
 const DRAIN_BYTES: usize = 64 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
+/// The waits before a stream is taken up again.
+const FIRST_RESUMPTION: Duration = Duration::from_millis(100);
+const LONGEST_RESUMPTION: Duration = Duration::from_secs(10);
+/// The longest wait that a server may ask for.
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+/// How often in a row a stream is taken up again that then says nothing new.
+const RESUMPTIONS: u32 = 5;
 /// What the framing of an event may take besides the message.
 const FRAMING: usize = 1024;
 
@@ -34,6 +43,14 @@ pub(super) struct Reading<'a> {
     pub(super) headers: HeaderMap,
     /// Who hears what precedes the answer.
     pub(super) listener: Option<Listener>,
+    /// What happens when its stream ends too early.
+    pub(super) resumption: Resumption,
+}
+
+/// How a stream that ended too early is taken up again.
+struct Trail {
+    last_id: Option<String>,
+    waits: Backoff,
 }
 
 impl Reading<'_> {
@@ -76,6 +93,44 @@ impl Reading<'_> {
 
     async fn read_stream(&self, response: reqwest::Response) -> Result<Response, Failure> {
         let mut stream = EventStream::new(response, self.endpoint.0.message_limit);
+        let mut trail = Trail { last_id: None, waits: Backoff::new(FIRST_RESUMPTION, LONGEST_RESUMPTION) };
+        loop {
+            match self.read_events(&mut stream).await {
+                Ok(Some(response)) => {
+                    self.endpoint.finish_reading(stream.response);
+                    return Ok(response);
+                }
+                Err(failure) if failure.kind != GatewayErrorKind::Unavailable => return Err(failure),
+                early => {
+                    let broken = || Failure::unavailable("its answer broke off").because("the stream ended");
+                    let failure = early.err().unwrap_or_else(broken).maybe_executed();
+                    stream = self.resume(&stream, &mut trail).await.ok_or(failure)?;
+                }
+            }
+        }
+    }
+
+    /// Takes a stream up again behind its last event, after the wait that the server asked for; `None` if
+    /// that cannot be.
+    async fn resume(&self, ended: &EventStream, trail: &mut Trail) -> Option<EventStream> {
+        if self.resumption == Resumption::Never {
+            return None;
+        }
+        if let Some(id) = ended.last_id().filter(|id| trail.last_id.as_deref() != Some(*id)) {
+            trail.last_id = Some(id.to_owned());
+            trail.waits.reset();
+        }
+        let last_id = trail.last_id.as_deref()?;
+        if trail.waits.failures() >= RESUMPTIONS {
+            return None;
+        }
+        let wait = ended.retry().unwrap_or_default().min(LONGEST_RETRY);
+        sleep(wait.max(trail.waits.next())).await;
+        self.endpoint.listen(self.headers.clone(), Some(last_id)).await.ok()
+    }
+
+    /// Reads events up to the answer; `None` if the stream ends before it.
+    async fn read_events(&self, stream: &mut EventStream) -> Result<Option<Response>, Failure> {
         while let Some(event) = stream.next().await.map_err(Failure::maybe_executed)? {
             let messages = match self.messages(&event.data) {
                 Err(error) if salvage_id(&event.data) == Some(self.id) => return Err(unreadable(&error)),
@@ -87,12 +142,11 @@ impl Reading<'_> {
             };
             for message in messages {
                 if let Some(response) = self.absorb(message).await {
-                    self.endpoint.finish_reading(stream.response);
-                    return Ok(response);
+                    return Ok(Some(response));
                 }
             }
         }
-        Err(Failure::unavailable("its answer broke off").because("the stream ended").maybe_executed())
+        Ok(None)
     }
 
     /// The messages of one piece of an answer: one, or an array of them.
@@ -200,6 +254,11 @@ impl EventStream {
                 None => return Ok(None),
             }
         }
+    }
+
+    /// The wait before the stream is opened again, if it named one.
+    pub(in crate::upstream) fn retry(&self) -> Option<Duration> {
+        self.decoder.last_retry()
     }
 
     /// The last id that the stream named.

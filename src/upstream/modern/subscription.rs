@@ -1,0 +1,76 @@
+//! The subscription to changes of a modern server's list of tools.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{farewell, headers};
+use crate::exchange::Cancel;
+use crate::mcp::{Body, Code, Id, Raw, code_of};
+use crate::translate::hello::{Hello, own_meta, write_request};
+use crate::upstream::backoff::Backoff;
+use crate::upstream::failure::Failure;
+use crate::upstream::transport::{Outgoing, Reply, Resumption};
+use crate::upstream::wire::Wire;
+
+/// The waits before an ended subscription is made again.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How long a subscription must have lived for the next wait to be a short one again.
+const SUSTAINED: Duration = Duration::from_secs(30);
+
+/// Whether a server says that it tells of changes of its tools.
+pub(super) fn is_offered(hello: &Hello) -> bool {
+    let tools = hello.capability("tools");
+    let says = tools.and_then(|tools| tools.object().raw(tools.bytes(), "listChanged"));
+    says.is_some_and(|says| says.bytes().as_ref() == b"true")
+}
+
+/// Keeps the subscription for as long as the server has such a thing. What it brings goes where everything
+/// goes that belongs to no call.
+pub(super) async fn keep(wire: Arc<Wire>, hello: Hello) {
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    loop {
+        let began = Instant::now();
+        if is_refused(&subscribe(&wire, &hello).await) {
+            tracing::debug!("an upstream offers changes of its tools, but no subscription to them");
+            return;
+        }
+        if began.elapsed() >= SUSTAINED {
+            backoff.reset();
+        }
+        sleep(backoff.next()).await;
+        // What changed meanwhile was told to nobody.
+        wire.unsolicited.doubt_tools();
+    }
+}
+
+/// Subscribes, and waits for the end of the subscription.
+async fn subscribe(wire: &Wire, hello: &Hello) -> Result<Reply, Failure> {
+    const METHOD: &str = "subscriptions/listen";
+    let id = wire.mint();
+    let filter = Raw::from_value(&serde_json::json!({"toolsListChanged": true}));
+    let text = write_request(&Id::from(id), METHOD, &[("notifications", filter)], &own_meta(hello.version));
+    let outgoing = Outgoing {
+        id,
+        text,
+        headers: headers(hello.version, METHOD, None),
+        listener: None,
+        farewell: farewell(wire, Cancel::default()),
+        resumption: Resumption::Never,
+    };
+    wire.transport.request(outgoing).await
+}
+
+/// Whether there is no point in asking again.
+fn is_refused(end: &Result<Reply, Failure>) -> bool {
+    match end {
+        Ok(Reply { response, .. }) => {
+            let permanent = [Code::MethodNotFound, Code::InvalidParams, Code::InvalidRequest].map(code_of);
+            matches!(response.body, Body::Error(_))
+                && response.error_code().is_none_or(|code| permanent.contains(&code))
+        }
+        Err(failure) => failure.status.is_some_and(|status| (200..500).contains(&status)),
+    }
+}
