@@ -11,7 +11,7 @@ use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
 use crate::mcp::{Raw, Response};
 use crate::translate::hello::Hello;
-use crate::wire::mirror::Mirror;
+use crate::wire::mirror::Mirrors;
 
 /// How many calls may be in flight on one connection.
 const SEATS: usize = 4096;

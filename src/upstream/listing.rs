@@ -14,7 +14,7 @@ use crate::config::Limits;
 use crate::gateway::ListedTool;
 use crate::mcp::{Body, Code, ObjectView, Raw, Response, code_of};
 use crate::telemetry::{EntrySkipped, Metrics};
-use crate::wire::mirror::Mirror;
+use crate::wire::mirror::{Mirror, Mirrors};
 
 /// How far a list is read.
 #[derive(Clone, Copy, Debug)]

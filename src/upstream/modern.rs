@@ -22,7 +22,7 @@ use crate::mcp::{Body, Id, ProtocolVersion, Raw, Request, Response, key};
 use crate::translate::hello::{Hello, own_meta, write_request};
 use crate::translate::to_legacy::Onward;
 use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
-use crate::wire::mirror::Mirror;
+use crate::wire::mirror::Mirrors;
 
 /// A connection to a modern server.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ const SAFE: i64 = (1 << 53) - 1;
 pub struct Mirror(Vec<(HeaderName, Vec<Box<str>>)>);
 
 /// The mirrors of the tools that have one, by native name.
-pub(super) type Mirrors = HashMap<Arc<str>, Mirror>;
+pub type Mirrors = HashMap<Arc<str>, Mirror>;
 
 /// A tool says what no client may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
