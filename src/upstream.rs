@@ -9,7 +9,6 @@ mod inflight;
 mod legacy;
 mod listener;
 mod listing;
-mod mirror;
 mod modern;
 mod probe;
 mod supervise;

@@ -6,12 +6,12 @@ use tokio::sync::Semaphore;
 
 use super::failure::Failure;
 use super::legacy::Legacy;
-use super::mirror::Mirrors;
 use super::modern::Modern;
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
 use crate::mcp::{Raw, Response};
 use crate::translate::hello::Hello;
+use crate::wire::mirror::Mirrors;
 
 /// How many calls may be in flight on one connection.
 const SEATS: usize = 4096;

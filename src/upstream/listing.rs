@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 
 use super::connection::Connection;
 use super::failure::Failure;
-use super::mirror::{Mirror, Mirrors};
 use crate::config::Limits;
 use crate::gateway::ListedTool;
 use crate::mcp::{Body, Code, ObjectView, Raw, Response, code_of};
 use crate::telemetry::{EntrySkipped, Metrics};
+use crate::wire::mirror::{Mirror, Mirrors};
 
 /// How far a list is read.
 #[derive(Clone, Copy, Debug)]

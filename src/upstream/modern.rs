@@ -15,7 +15,6 @@ use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
 use super::listener::{Listener, Logs};
-use super::mirror::Mirrors;
 use super::transport::{Farewell, Outgoing, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Answer, Call, Cancel, Hop, Outcome, ResultForm};
@@ -23,6 +22,7 @@ use crate::mcp::{Body, Id, ProtocolVersion, Raw, Request, Response, key};
 use crate::translate::hello::{Hello, own_meta, write_request};
 use crate::translate::to_legacy::Onward;
 use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
+use crate::wire::mirror::Mirrors;
 
 /// A connection to a modern server.
 #[derive(Debug)]

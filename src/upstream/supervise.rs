@@ -14,13 +14,13 @@ use super::backoff::Backoff;
 use super::connection::Connection;
 use super::failure::Failure;
 use super::listing::{ListReader, Listing};
-use super::mirror::Mirrors;
 use super::probe::Dialer;
 use crate::config::UpstreamConfig;
 use crate::gateway::{Health, Offer};
 use crate::telemetry::{
     Metrics, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamUnlisted,
 };
+use crate::wire::mirror::Mirrors;
 
 pub(super) use desk::Desk;
 use desk::Outage;

@@ -182,28 +182,17 @@ mod tests {
 
     #[test]
     fn the_three_kinds_are_told_apart() {
-        let request =
-            parse_text(r#"{"jsonrpc":"2.0","id":"a","method":"tools\/call","params":{"name":"x"}}"#);
-        match request.unwrap() {
-            Message::Request(request) => {
-                assert_eq!(&*request.method, "tools/call");
-                assert_eq!(request.param_string("name").unwrap(), "x");
-            }
-            other => panic!("{other:?}"),
-        }
+        let text = r#"{"jsonrpc":"2.0","id":"a","method":"tools\/call","params":{"name":"x"}}"#;
+        let Message::Request(request) = parse_text(text).unwrap() else { panic!("no request") };
+        assert_eq!(&*request.method, "tools/call");
+        assert_eq!(request.param_string("name").unwrap(), "x");
         let notification = parse_text(r#"{"jsonrpc":"2.0","method":"n"}"#).unwrap();
         assert!(matches!(notification, Message::Notification(_)));
         let response = parse_text(r#"{"id":1,"jsonrpc":"2.0","result":{"_meta":{"a":1}}}"#).unwrap();
         assert!(matches!(response, Message::Response(Response { body: Body::Result(_), .. })));
-        let error =
-            parse_text(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"m"}}"#).unwrap();
-        match error {
-            Message::Response(response) => {
-                assert_eq!(response.id, None);
-                assert_eq!(response.error_code(), Some(-32000));
-            }
-            other => panic!("{other:?}"),
-        }
+        let text = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"m"}}"#;
+        let Message::Response(response) = parse_text(text).unwrap() else { panic!("no response") };
+        assert_eq!((response.id.clone(), response.error_code()), (None, Some(-32000)));
     }
 
     #[test]
@@ -271,9 +260,9 @@ mod tests {
 
     #[test]
     fn meta_comes_and_goes_whole() {
-        let parsed = |text: &str| match parse_text(text).unwrap() {
-            Message::Request(request) => request,
-            other => panic!("{other:?}"),
+        let parsed = |text: &str| {
+            let Message::Request(request) = parse_text(text).unwrap() else { panic!("no request") };
+            request
         };
         let bare = parsed(r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#);
         let with = bare.draft(&Id::from(2), &[], &[("k", Some(Bytes::from_static(b"1")))]).finish();

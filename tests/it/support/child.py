@@ -1,5 +1,6 @@
 """A stdio child that is the far end of a scripted upstream: it connects its standard streams with a TCP
 port of the test, which decides every byte. Frames in both directions: kind, length (4 bytes), payload."""
+
 import json
 import os
 import signal
@@ -55,7 +56,7 @@ class Child:
         view = memoryview(payload)
         try:
             while view:
-                view = view[os.write(fd, view):]
+                view = view[os.write(fd, view) :]
         except BrokenPipeError:
             pass
 

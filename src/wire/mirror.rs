@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
+use super::headers::{PARAM_PREFIX, encode_value};
 use crate::mcp::{Raw, Request};
-use crate::wire::headers::{PARAM_PREFIX, encode_value};
 
 /// The annotation.
 const ANNOTATION: &str = "x-mcp-header";
@@ -21,20 +21,24 @@ const SAFE: i64 = (1 << 53) - 1;
 
 /// Which arguments of a tool go into which headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mirror(Vec<(HeaderName, Vec<Box<str>>)>);
+pub struct Mirror(Vec<(HeaderName, Vec<Box<str>>)>);
 
 /// The mirrors of the tools that have one, by native name.
-pub(super) type Mirrors = HashMap<Arc<str>, Mirror>;
+pub type Mirrors = HashMap<Arc<str>, Mirror>;
 
 /// A tool says what no client may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BadAnnotation {
+pub enum BadAnnotation {
+    /// Its value is no name of a header.
     #[error("an x-mcp-header of it is no name of a header")]
     Name,
+    /// Another one is the same.
     #[error("two x-mcp-headers of it are the same")]
     Twice,
+    /// It is on a parameter that no header can carry.
     #[error("an x-mcp-header of it is on a parameter that is no string, integer or boolean")]
     Type,
+    /// It is on something that is not one certain parameter.
     #[error("an x-mcp-header of it is on something that is not reached by properties alone")]
     Place,
 }
@@ -44,7 +48,7 @@ impl Mirror {
     ///
     /// # Errors
     /// If one is not allowed: the tool must not be offered then.
-    pub(super) fn of(tool: &Bytes) -> Result<Self, BadAnnotation> {
+    pub fn of(tool: &Bytes) -> Result<Self, BadAnnotation> {
         let mut mirror = Self::default();
         if memchr::memmem::find(tool, ANNOTATION.as_bytes()).is_none() {
             return Ok(mirror);
@@ -57,22 +61,29 @@ impl Mirror {
     }
 
     /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Adds what a request has for the headers.
-    pub(super) fn add_to(&self, headers: &mut HeaderMap, request: &Request) {
-        let Some(arguments) = request.param("arguments") else { return };
-        for (name, path) in &self.0 {
-            let value = path
-                .iter()
-                .try_fold(arguments.clone(), |value, step| value.object().raw(value.bytes(), step));
-            let text = value.and_then(|value| text_of(&value));
+    pub fn add_to(&self, headers: &mut HeaderMap, request: &Request) {
+        for (name, text) in self.values(request) {
             if let Some(Ok(value)) = text.map(|text| HeaderValue::from_str(&encode_value(&text))) {
                 headers.insert(name.clone(), value);
             }
         }
+    }
+
+    /// What each header has to say of a request, before it is encoded; `None` where it has to be absent.
+    pub fn values(&self, request: &Request) -> impl Iterator<Item = (&HeaderName, Option<String>)> {
+        let arguments = request.param("arguments");
+        let at = |value: Raw, step: &str| value.object().raw(value.bytes(), step);
+        self.0.iter().map(move |(name, path)| {
+            let mut steps = path.iter().map(|step| &**step);
+            let value = arguments.clone().and_then(|arguments| steps.try_fold(arguments, at));
+            (name, value.and_then(|value| text_of(&value)))
+        })
     }
 
     /// Looks at a schema and all below it. `path` is how its values are reached, if that is by properties
