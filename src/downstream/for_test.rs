@@ -27,7 +27,7 @@ use crate::telemetry::Metrics;
 use crate::wire::json;
 
 /// The names of its tools say what they do.
-const TOOLS: [&str; 8] = ["echo", "talk", "slow", "late", "asks", "fails", "absent", "panics"];
+const TOOLS: [&str; 9] = ["echo", "talk", "slow", "late", "asks", "fails", "absent", "panics", "mirrors"];
 
 /// An upstream without a server.
 pub(super) struct Scripted {
@@ -126,10 +126,15 @@ async fn talk(call: &Call) {
 }
 
 fn listed(name: &str) -> ListedTool {
-    ListedTool {
-        name: name.into(),
-        text: Raw::from_value(&json!({"name": name, "inputSchema": {"type": "object"}, "x": 1.0})),
-    }
+    let schema = match name {
+        "mirrors" => json!({"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "count": {"type": "integer", "x-mcp-header": "Count"},
+        }}),
+        _ => json!({"type": "object"}),
+    };
+    let text = Raw::from_value(&json!({"name": name, "inputSchema": schema, "x": 1.0}));
+    ListedTool { name: name.into(), text }
 }
 
 /// The endpoint.
