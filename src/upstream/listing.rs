@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use super::connection::Connection;
 use super::failure::Failure;
 use crate::config::Limits;
-use crate::gateway::ListedTool;
-use crate::mcp::{Body, Code, ObjectView, Raw, Response, code_of};
+use crate::gateway::{List, Listed};
+use crate::mcp::{Body, Code, ListKind, ObjectView, Raw, Response, code_of};
 use crate::telemetry::{EntrySkipped, Metrics};
 
 /// How far a list is read.
@@ -29,18 +29,7 @@ impl From<&Limits> for Bounds {
     }
 }
 
-/// A list, read to its end.
-#[derive(Debug, Default)]
-pub(super) struct Listing {
-    /// The entries in the order of the server.
-    pub(super) tools: Vec<ListedTool>,
-    /// How long it may be taken for fresh: the least of its pages.
-    pub(super) ttl: Option<Duration>,
-    /// Whether one of its pages is private.
-    pub(super) is_private: bool,
-}
-
-/// Reads one list of one server.
+/// Reads the lists of one server.
 #[derive(Debug)]
 pub(super) struct ListReader {
     pub(super) upstream: Arc<str>,
@@ -55,37 +44,35 @@ enum Next {
 }
 
 impl ListReader {
-    /// Reads `tools/list`. A server that does not know the method has no tools.
+    /// Reads one list. A server that does not know the method has none.
     ///
     /// # Errors
     /// If a page cannot be had: half a list is none.
-    pub(super) async fn read_tools(&self, connection: &Connection) -> Result<Listing, Failure> {
-        let mut reading =
-            Reading { reader: self, listing: Listing::default(), names: HashSet::new(), bytes: 0 };
+    pub(super) async fn read(&self, kind: ListKind, connection: &Connection) -> Result<List, Failure> {
+        let list = List { is_served: true, ..List::default() };
+        let mut reading = Reading { reader: self, kind, list, names: HashSet::new(), bytes: 0 };
         let mut cursors = HashSet::new();
         let mut cursor: Option<Raw> = None;
         for page in 0..self.bounds.pages {
             let params = cursor.as_ref().map(|cursor| ("cursor", cursor.clone()));
-            let response = connection.ask("tools/list", params.as_slice()).await?;
+            let response = connection.ask(kind.method().as_str(), params.as_slice()).await?;
             if let Body::Error(_) = response.body {
                 return match response.error_code() {
-                    Some(code) if code == code_of(Code::MethodNotFound) && page == 0 => {
-                        Ok(Listing::default())
-                    }
-                    code => Err(refused(code, &response)),
+                    Some(code) if code == code_of(Code::MethodNotFound) && page == 0 => Ok(List::default()),
+                    code => Err(refused(kind, code, &response)),
                 };
             }
             match reading.take(&response)? {
-                Next::End => return Ok(reading.listing),
+                Next::End => return Ok(reading.list),
                 Next::Page(next) if cursors.insert(next.clone()) => cursor = Some(next),
                 Next::Page(_) => {
                     self.skip("", "the list repeats a cursor: the pages behind it are not read");
-                    return Ok(reading.listing);
+                    return Ok(reading.list);
                 }
             }
         }
         self.skip("", "the list has more pages than limits.list_pages: the rest is not read");
-        Ok(reading.listing)
+        Ok(reading.list)
     }
 
     fn skip(&self, entry: &str, reason: &str) {
@@ -93,16 +80,17 @@ impl ListReader {
     }
 }
 
-fn refused(code: Option<i64>, response: &Response) -> Failure {
+fn refused(kind: ListKind, code: Option<i64>, response: &Response) -> Failure {
     let code = code.map_or_else(|| "without a code".to_owned(), |code| code.to_string());
     let message = response.error_message().unwrap_or_default();
-    Failure::broken(format!("it refused to list its tools with error {code}")).because(message)
+    Failure::broken(format!("it refused to list its {}s with error {code}", kind.noun())).because(message)
 }
 
 /// A list on its way.
 struct Reading<'a> {
     reader: &'a ListReader,
-    listing: Listing,
+    kind: ListKind,
+    list: List,
     names: HashSet<Arc<str>>,
     bytes: usize,
 }
@@ -110,21 +98,21 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Takes one page.
     fn take(&mut self, page: &Response) -> Result<Next, Failure> {
-        let broken = || Failure::broken("its list of tools is not a list");
-        let tools = page.result("tools").ok_or_else(broken)?;
-        let entries: Vec<&RawValue> = serde_json::from_slice(tools.bytes()).map_err(|_| broken())?;
-        self.bytes = self.bytes.saturating_add(tools.bytes().len());
+        let broken = || Failure::broken(format!("its list of {}s is not a list", self.kind.noun()));
+        let array = page.result(self.kind.entries_key()).ok_or_else(broken)?;
+        let entries: Vec<&RawValue> = serde_json::from_slice(array.bytes()).map_err(|_| broken())?;
+        self.bytes = self.bytes.saturating_add(array.bytes().len());
         if self.bytes > self.reader.bounds.bytes {
             self.reader.skip("", "the list is larger than limits.message: the rest is not read");
             return Ok(Next::End);
         }
         for entry in entries {
-            if self.listing.tools.len() >= self.reader.bounds.items {
+            if self.list.entries.len() >= self.reader.bounds.items {
                 self.reader
                     .skip("", "the list has more entries than limits.list_items: the rest is left out");
                 return Ok(Next::End);
             }
-            self.take_entry(tools.bytes().slice_ref(entry.get().as_bytes()));
+            self.take_entry(array.bytes().slice_ref(entry.get().as_bytes()));
         }
         self.take_hints(page);
         let next =
@@ -133,21 +121,22 @@ impl Reading<'_> {
     }
 
     fn take_entry(&mut self, text: Bytes) {
-        let name = ObjectView::of(&text).string(&text, "name").unwrap_or_default();
+        let key = self.kind.name_key();
+        let name = ObjectView::of(&text).string(&text, key).unwrap_or_default();
         if name.is_empty() {
-            return self.reader.skip("", "it has no name");
+            return self.reader.skip("", &format!("it has no {key}"));
         }
         let name: Arc<str> = name.into();
         if !self.names.insert(Arc::clone(&name)) {
-            return self.reader.skip(&name, "an earlier entry of the list has the same name");
+            return self.reader.skip(&name, &format!("an earlier entry of the list has the same {key}"));
         }
-        self.listing.tools.push(ListedTool { name, text: Raw::trusted(text) });
+        self.list.entries.push(Listed { name, text: Raw::trusted(text) });
     }
 
     fn take_hints(&mut self, page: &Response) {
         let ttl = page.result("ttlMs").and_then(|raw| raw.text().parse().ok()).map(Duration::from_millis);
-        self.listing.ttl = [self.listing.ttl, ttl].into_iter().flatten().min();
+        self.list.ttl = [self.list.ttl, ttl].into_iter().flatten().min();
         let scope = page.result("cacheScope").and_then(|raw| raw.string());
-        self.listing.is_private |= scope.is_some_and(|scope| scope == "private");
+        self.list.is_private |= scope.is_some_and(|scope| scope == "private");
     }
 }
