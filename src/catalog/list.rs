@@ -25,6 +25,14 @@ pub struct Entry {
     pub(super) text: Bytes,
 }
 
+impl Entry {
+    /// The entry as it is listed, with the exposed name.
+    #[must_use]
+    pub fn text(&self) -> &Bytes {
+        &self.text
+    }
+}
+
 /// The entries of one kind.
 #[derive(Debug, Default)]
 pub(super) struct MergedList {

@@ -19,14 +19,14 @@ use super::http::Door;
 use crate::config::{Config, for_test};
 use crate::exchange::{Answer, Call, Cancel, Event, EventKind, Outcome, ResultForm};
 use crate::gateway::{
-    AdmittedCall, Gateway, GatewayError, GatewayErrorKind, Health, ListedTool, Offer, Upstream,
+    AdmittedCall, Gateway, GatewayError, GatewayErrorKind, Health, List, Listed, Offer, Upstream,
 };
-use crate::mcp::{Message, Raw};
+use crate::mcp::{Message, PerKind, Raw};
 use crate::telemetry::Metrics;
 use crate::wire::json;
 
 /// The names of its tools say what they do.
-const TOOLS: [&str; 8] = ["echo", "talk", "slow", "late", "asks", "fails", "absent", "panics"];
+const TOOLS: [&str; 9] = ["echo", "talk", "slow", "late", "asks", "fails", "absent", "panics", "mirrors"];
 
 /// An upstream without a server.
 pub(super) struct Scripted {
@@ -144,13 +144,22 @@ impl Bench {
         config.clients[1].tokens = vec![token("b")];
         config.clients[2].is_anonymous = true;
         change(&mut config);
-        let tool = |name: &str| ListedTool {
-            name: name.into(),
-            text: Raw::from_value(&json!({"name": name, "inputSchema": {"type": "object"}, "x": 1.0})),
+        let plain = json!({"type": "object"});
+        let mirrored = json!({"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "count": {"type": "integer", "x-mcp-header": "Count"},
+        }});
+        let tool = |name: &str| {
+            let schema = if name == "mirrors" { &mirrored } else { &plain };
+            let text = Raw::from_value(&json!({"name": name, "inputSchema": schema, "x": 1.0}));
+            Listed { name: name.into(), text }
         };
         let offer = Offer {
             health: Health::Ready,
-            tools: TOOLS.map(tool).into(),
+            lists: PerKind {
+                tools: List { entries: TOOLS.map(tool).into(), is_served: true, ..List::default() },
+                ..PerKind::default()
+            },
             capabilities: Some(Raw::from_value(&json!({"tools": {}, "logging": {}}))),
             ..Offer::default()
         };

@@ -51,7 +51,7 @@ pub(super) fn serve(
     match method.map(|method| (method, method.routing())) {
         Some((Method::Initialize, _)) => Step::Done(initialize(endpoint, caller, &request)),
         Some((Method::Ping, _)) => Step::Done(Reply::result(&request.id, object(&[]))),
-        Some((Method::SetLevel, _)) => Step::Done(set_level(endpoint, session, &request)),
+        Some((Method::SetLevel, _)) => Step::Done(set_level(session, &request)),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
         Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference)) => {
             call(endpoint, caller, session, (method, request))
@@ -108,7 +108,7 @@ fn notice(endpoint: &Endpoint, caller: &Caller, session: Option<&SessionUse>, no
     }
 }
 
-fn set_level(endpoint: &Endpoint, session: Option<&SessionUse>, request: &Request) -> Reply {
+fn set_level(session: Option<&SessionUse>, request: &Request) -> Reply {
     let Some(level) = request.param("level").as_ref().and_then(Level::read) else {
         let text = format!("`params.level` must be one of {}", Level::NAMES);
         return Reply::error(Era::Legacy, &request.id, &ErrorBody::new(Code::InvalidParams, text));

@@ -11,6 +11,17 @@ pub(super) struct Listener {
     pub(super) events: EventSink,
     /// The caller's own progress token, if it wants progress.
     pub(super) caller_token: Option<Raw>,
+    /// What log messages on a stream that many share have to do with the call.
+    pub(super) logs: Logs,
+}
+
+/// What log messages on a stream that many share have to do with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Logs {
+    /// Nothing that anybody could tell.
+    Unknown,
+    /// They are its own where no other call in flight has asked for any: the server sends none unasked.
+    Asked,
 }
 
 /// Whose business a notification is that came on the stream of one call.
@@ -34,8 +45,8 @@ pub(super) fn progress_token(notification: &Notification) -> Option<u64> {
 
 impl Listener {
     /// Who hears the notifications of a call.
-    pub(super) fn of(call: &Call) -> Self {
-        Self { events: call.events.clone(), caller_token: call.hop.progress_token.clone() }
+    pub(super) fn of(call: &Call, logs: Logs) -> Self {
+        Self { events: call.events.clone(), caller_token: call.hop.progress_token.clone(), logs }
     }
 
     /// The event that a progress notification of this call is, under the caller's token; `None` if the
@@ -85,7 +96,7 @@ mod tests {
 
     fn listener(token: Option<&str>) -> Listener {
         let caller_token = token.map(|token| Raw::trusted(Bytes::from(token.to_owned())));
-        Listener { events: EventSink::new().0, caller_token }
+        Listener { events: EventSink::new().0, caller_token, logs: Logs::Unknown }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::config::Limits;
 use crate::gateway::{List, Listed};
 use crate::mcp::{Body, Code, ListKind, ObjectView, Raw, Response, code_of};
 use crate::telemetry::{EntrySkipped, Metrics};
+use crate::wire::mirror::{Mirror, Mirrors};
 
 /// How far a list is read.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,15 @@ impl From<&Limits> for Bounds {
     fn from(limits: &Limits) -> Self {
         Self { pages: limits.list_pages, items: limits.list_items, bytes: limits.message }
     }
+}
+
+/// A list, read to its end.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// What it is.
+    pub(super) list: List,
+    /// Which arguments go into headers, by tool, where there are any.
+    pub(super) mirrors: Arc<Mirrors>,
 }
 
 /// Reads the lists of one server.
@@ -48,9 +58,16 @@ impl ListReader {
     ///
     /// # Errors
     /// If a page cannot be had: half a list is none.
-    pub(super) async fn read(&self, kind: ListKind, connection: &Connection) -> Result<List, Failure> {
+    pub(super) async fn read(&self, kind: ListKind, connection: &Connection) -> Result<Listing, Failure> {
         let list = List { is_served: true, ..List::default() };
-        let mut reading = Reading { reader: self, kind, list, names: HashSet::new(), bytes: 0 };
+        let mut reading = Reading {
+            reader: self,
+            kind,
+            listing: Listing { list, ..Listing::default() },
+            names: HashSet::new(),
+            bytes: 0,
+            mirrors: kind == ListKind::Tools && connection.mirrors_arguments(),
+        };
         let mut cursors = HashSet::new();
         let mut cursor: Option<Raw> = None;
         for page in 0..self.bounds.pages {
@@ -58,21 +75,21 @@ impl ListReader {
             let response = connection.ask(kind.method().as_str(), params.as_slice()).await?;
             if let Body::Error(_) = response.body {
                 return match response.error_code() {
-                    Some(code) if code == code_of(Code::MethodNotFound) && page == 0 => Ok(List::default()),
+                    Some(code) if code == code_of(Code::MethodNotFound) && page == 0 => Ok(Listing::default()),
                     code => Err(refused(kind, code, &response)),
                 };
             }
             match reading.take(&response)? {
-                Next::End => return Ok(reading.list),
+                Next::End => return Ok(reading.listing),
                 Next::Page(next) if cursors.insert(next.clone()) => cursor = Some(next),
                 Next::Page(_) => {
                     self.skip("", "the list repeats a cursor: the pages behind it are not read");
-                    return Ok(reading.list);
+                    return Ok(reading.listing);
                 }
             }
         }
         self.skip("", "the list has more pages than limits.list_pages: the rest is not read");
-        Ok(reading.list)
+        Ok(reading.listing)
     }
 
     fn skip(&self, entry: &str, reason: &str) {
@@ -90,9 +107,11 @@ fn refused(kind: ListKind, code: Option<i64>, response: &Response) -> Failure {
 struct Reading<'a> {
     reader: &'a ListReader,
     kind: ListKind,
-    list: List,
+    listing: Listing,
     names: HashSet<Arc<str>>,
     bytes: usize,
+    /// Whether arguments go into headers on this connection.
+    mirrors: bool,
 }
 
 impl Reading<'_> {
@@ -107,7 +126,7 @@ impl Reading<'_> {
             return Ok(Next::End);
         }
         for entry in entries {
-            if self.list.entries.len() >= self.reader.bounds.items {
+            if self.listing.list.entries.len() >= self.reader.bounds.items {
                 self.reader
                     .skip("", "the list has more entries than limits.list_items: the rest is left out");
                 return Ok(Next::End);
@@ -130,13 +149,22 @@ impl Reading<'_> {
         if !self.names.insert(Arc::clone(&name)) {
             return self.reader.skip(&name, &format!("an earlier entry of the list has the same {key}"));
         }
-        self.list.entries.push(Listed { name, text: Raw::trusted(text) });
+        if self.mirrors {
+            match Mirror::of(&text) {
+                Err(error) => return self.reader.skip(&name, &error.to_string()),
+                Ok(mirror) if mirror.is_empty() => {}
+                Ok(mirror) => {
+                    Arc::make_mut(&mut self.listing.mirrors).insert(Arc::clone(&name), mirror);
+                }
+            }
+        }
+        self.listing.list.entries.push(Listed { name, text: Raw::trusted(text) });
     }
 
     fn take_hints(&mut self, page: &Response) {
         let ttl = page.result("ttlMs").and_then(|raw| raw.text().parse().ok()).map(Duration::from_millis);
-        self.list.ttl = [self.list.ttl, ttl].into_iter().flatten().min();
+        self.listing.list.ttl = [self.listing.list.ttl, ttl].into_iter().flatten().min();
         let scope = page.result("cacheScope").and_then(|raw| raw.string());
-        self.list.is_private |= scope.is_some_and(|scope| scope == "private");
+        self.listing.list.is_private |= scope.is_some_and(|scope| scope == "private");
     }
 }

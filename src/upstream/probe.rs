@@ -220,7 +220,7 @@ enum Opened {
 
 async fn discover(wire: &Wire) -> Result<Reply, Failure> {
     let headers = modern::headers(ProtocolVersion::NEWEST, "server/discover", None);
-    wire.ask(write_discover, headers).await
+    wire.ask(write_discover, Arc::new(headers)).await
 }
 
 /// What an answer to the probe, or its absence, shows.

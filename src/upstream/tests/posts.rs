@@ -122,7 +122,7 @@ async fn str_01_streams_with_any_line_end_are_read() {
         })
         .await;
         let bench = Bench::http(&site.url);
-        assert_eq!(bench.ready().await.tools.len(), 1);
+        assert_eq!(bench.ready().await.lists.tools.entries.len(), 1);
         assert_eq!(bench.text("t", json!({})).await.unwrap(), "a");
         bench.stop().await;
     }
@@ -375,7 +375,7 @@ async fn modern_requests_mirror_the_body_and_pass_the_caller_on_unwidened() {
     let site = Site::open(modern).await;
     let bench = Bench::http(&site.url);
     let offer = bench.ready().await;
-    assert_eq!(offer.ttl, Some(Duration::from_secs(60)));
+    assert_eq!(offer.lists.tools.ttl, Some(Duration::from_secs(60)));
     let raw = |text: &'static str| Some(Raw::trusted(Bytes::from_static(text.as_bytes())));
     let meta = r#"{"io.modelcontextprotocol/protocolVersion" : "2026-07-28","io.modelcontextprotocol/clientCapabilities":{ "sampling":{} },"io.modelcontextprotocol/clientInfo":{"name":"c", "version":"1"}}"#;
     let params = format!(r#"{{"name":"wörld","arguments":{{}},"_meta":{meta}}}"#);
@@ -401,6 +401,27 @@ async fn modern_requests_mirror_the_body_and_pass_the_caller_on_unwidened() {
         assert_eq!(seen.header("mcp-protocol-version"), Some("2026-07-28"));
         assert_eq!(seen.header("mcp-method"), Some(seen.method()));
     }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn annotated_arguments_go_into_headers_and_tools_with_bad_annotations_are_left_out() {
+    let site = Site::open(|seen: &Seen| match seen.method() {
+        "tools/list" => {
+            let tool = |name: &str, header: &str| {
+                json!({"name": name, "inputSchema": {"properties": {"region": {"type": "string", "x-mcp-header": header}}}})
+            };
+            json_text(seen.result(&json!({"resultType": "complete", "tools": [tool("good", "Region"), tool("bad", "a b")]})))
+        }
+        _ => modern(seen),
+    })
+    .await;
+    let bench = Bench::http(&site.url);
+    let offer = bench.ready().await;
+    let names: Vec<_> = offer.lists.tools.entries.iter().map(|tool| &*tool.name).collect();
+    assert_eq!(names, ["good"]);
+    bench.text("good", json!({"region": "us-west1"})).await.unwrap();
+    assert_eq!(site.seen_of("tools/call")[0].header("mcp-param-region"), Some("us-west1"));
     bench.stop().await;
 }
 
@@ -617,7 +638,7 @@ async fn the_stream_of_a_server_tells_of_changes_and_is_opened_again() {
     })
     .await;
     let bench = Bench::http(&site.url);
-    bench.offer(|offer| offer.tools.len() == 2).await;
+    bench.offer(|offer| offer.lists.tools.entries.len() == 2).await;
     let streams: Vec<_> = site.seen().into_iter().filter(|seen| seen.verb == "GET").collect();
     assert_eq!(streams.len(), 2);
     assert_eq!(streams[1].header("last-event-id"), Some("5"));
