@@ -112,7 +112,8 @@ impl Snapshot {
             for listed in *source.lists.kind(kind) {
                 let taken = self.lists.kind(kind).find(&listed.name);
                 let is_foreign = taken.is_some_and(|(_, entry)| entry.upstream != source.upstream);
-                let template = (kind == ListKind::Templates).then(|| UriTemplate::parse(&listed.name)).flatten();
+                let template =
+                    (kind == ListKind::Templates).then(|| UriTemplate::parse(&listed.name)).flatten();
                 let exposed = match is_foreign {
                     true => Arc::from(tagged(&listed.name, source.label)),
                     false => Arc::clone(&listed.name),

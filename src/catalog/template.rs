@@ -20,7 +20,10 @@ enum Part {
     Literal(Box<[u8]>),
     /// What an expression expands to: nothing, or a run that begins with `first`, if that is there, and
     /// holds none of `without`.
-    Run { first: Option<u8>, without: &'static [u8] },
+    Run {
+        first: Option<u8>,
+        without: &'static [u8],
+    },
 }
 
 impl UriTemplate {

@@ -107,7 +107,9 @@ mod tests {
         ] {
             assert!(!admits_uri(&rules, uri), "{uri}");
         }
-        for uri in ["file:///public.txt", "file:///a/secret", "file:///a%zz", "file:///a%+1", "x", "file:///a..b"] {
+        for uri in
+            ["file:///public.txt", "file:///a/secret", "file:///a%zz", "file:///a%+1", "x", "file:///a..b"]
+        {
             assert!(admits_uri(&rules, uri), "{uri}");
         }
     }

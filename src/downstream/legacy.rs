@@ -8,9 +8,7 @@ use super::endpoint::{Caller, Endpoint, Step, Terms, quoted, server_info};
 use super::legacy_session::SessionUse;
 use super::level::{Level, Logs};
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
-use crate::mcp::{
-    Code, Era, Id, ListKind, Message, Method, Notification, ProtocolVersion, Request, Routing,
-};
+use crate::mcp::{Code, Era, Id, ListKind, Message, Method, Notification, ProtocolVersion, Request, Routing};
 use crate::telemetry::ClientRefused;
 use crate::translate::from_legacy::{self, Handshake};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};

@@ -170,7 +170,8 @@ fn pass(asked: &Asked, answer: &Answer) -> Reply {
             &[(key::SERVER_INFO, None)],
         ),
         (Body::Result(_), Era::Modern, ResultForm::Bare) => {
-            let members = [("resultType", Some(complete)), ("ttlMs", hint("0")), ("cacheScope", hint("\"private\""))];
+            let members =
+                [("resultType", Some(complete)), ("ttlMs", hint("0")), ("cacheScope", hint("\"private\""))];
             let given = members.into_iter().filter(|(_, value)| value.is_some());
             response.draft(&asked.id, &given.collect::<Vec<_>>(), &[])
         }
@@ -192,7 +193,9 @@ fn pass(asked: &Asked, answer: &Answer) -> Reply {
 fn missing_resource(method: Method, (era, form): (Era, ResultForm), code: Option<i64>) -> Option<Code> {
     match (method, era, form, code) {
         (Method::ResourcesRead, Era::Modern, ResultForm::Bare, Some(-32002)) => Some(Code::InvalidParams),
-        (Method::ResourcesRead, Era::Legacy, ResultForm::Tagged, Some(-32602)) => Some(Code::ResourceNotFound),
+        (Method::ResourcesRead, Era::Legacy, ResultForm::Tagged, Some(-32602)) => {
+            Some(Code::ResourceNotFound)
+        }
         _ => None,
     }
 }

@@ -57,7 +57,8 @@ pub(super) fn grant_uri(
     let found = snapshot.locate(uri).ok_or_else(|| unknown(kind, uri))?;
     let offered = config.upstreams.get(found.upstream).map(|upstream| upstream.filter(kind));
     let seen = config.clients.get(principal.client).map(|client| client.filter(kind));
-    let is_admitted = [offered, seen].iter().all(|filter| filter.is_some_and(|f| admits_uri(f, &found.native)));
+    let is_admitted =
+        [offered, seen].iter().all(|filter| filter.is_some_and(|f| admits_uri(f, &found.native)));
     if !is_admitted {
         return Err(denied(kind, uri, reveal));
     }

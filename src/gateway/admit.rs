@@ -110,7 +110,8 @@ fn subject(call: &Call) -> Result<Subject, GatewayError> {
     match call.method.routing() {
         Routing::Name(kind) => {
             let name = call.request.param_string("name");
-            name.map(|name| Subject::Name(kind, name)).ok_or_else(|| invalid("`params.name` must be a string"))
+            name.map(|name| Subject::Name(kind, name))
+                .ok_or_else(|| invalid("`params.name` must be a string"))
         }
         Routing::Uri => {
             let uri = call.request.param_string("uri");
@@ -133,9 +134,9 @@ fn reference(call: &Call) -> Result<Subject, GatewayError> {
         Some("ref/prompt") => member("name")
             .map(|name| Subject::Name(ListKind::Prompts, name))
             .ok_or_else(|| invalid("`params.ref.name` must be a string")),
-        Some("ref/resource") => member("uri")
-            .map(Subject::Reference)
-            .ok_or_else(|| invalid("`params.ref.uri` must be a string")),
+        Some("ref/resource") => {
+            member("uri").map(Subject::Reference).ok_or_else(|| invalid("`params.ref.uri` must be a string"))
+        }
         Some(_) | None => Err(invalid("`params.ref.type` must be `ref/prompt` or `ref/resource`")),
     }
 }
@@ -201,7 +202,8 @@ fn absent_owner(
         let text = match &offer.health {
             Health::Ready => return None,
             Health::Connecting => {
-                let what = if matches!(subject, Subject::Name(ListKind::Tools, _)) { "tools" } else { "lists" };
+                let what =
+                    if matches!(subject, Subject::Name(ListKind::Tools, _)) { "tools" } else { "lists" };
                 format!("is still connecting; its {what} are not known yet")
             }
             Health::Down { reason, .. } => format!("is down: {reason}"),

@@ -78,7 +78,8 @@ impl Gateway {
             Health::Connecting | Health::Down { .. } => Some(Duration::ZERO),
         };
         let ttl = offers.iter().filter_map(fresh).min().unwrap_or_default();
-        let is_private = !self.is_one_for_all() || offers.iter().any(|offer| offer.lists.kind(kind).is_private);
+        let is_private =
+            !self.is_one_for_all() || offers.iter().any(|offer| offer.lists.kind(kind).is_private);
         (ttl, if is_private { CacheScope::Private } else { CacheScope::Public })
     }
 

@@ -93,8 +93,7 @@ impl Gateway {
 
     fn report_client(&self, client: &ClientConfig, snapshot: &Snapshot, reported: &mut HashSet<String>) {
         for (kind, key) in FILTERED {
-            let is_open =
-                kind == ListKind::Resources && !snapshot.entries(ListKind::Templates).is_empty();
+            let is_open = kind == ListKind::Resources && !snapshot.entries(ListKind::Templates).is_empty();
             let names: Vec<&str> = snapshot
                 .entries(kind)
                 .iter()

@@ -75,7 +75,9 @@ impl ListReader {
             let response = connection.ask(kind.method().as_str(), params.as_slice()).await?;
             if let Body::Error(_) = response.body {
                 return match response.error_code() {
-                    Some(code) if code == code_of(Code::MethodNotFound) && page == 0 => Ok(Listing::default()),
+                    Some(code) if code == code_of(Code::MethodNotFound) && page == 0 => {
+                        Ok(Listing::default())
+                    }
                     code => Err(refused(kind, code, &response)),
                 };
             }

@@ -19,10 +19,10 @@ use super::probe::Dialer;
 use crate::config::UpstreamConfig;
 use crate::gateway::{Health, List, Offer};
 use crate::mcp::{ListKind, PerKind, Raw};
-use crate::translate::hello::Hello;
 use crate::telemetry::{
     Metrics, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamUnlisted,
 };
+use crate::translate::hello::Hello;
 use crate::wire::mirror::Mirrors;
 
 pub(super) use desk::Desk;
@@ -193,9 +193,7 @@ impl Supervisor {
     async fn read(&self, kind: ListKind, connection: &Connection) -> Read {
         let result = match timeout(self.config.list_timeout, self.lists.read(kind, connection)).await {
             Ok(result) => result,
-            Err(_) => {
-                Err(Failure::unavailable(format!("it did not list its {}s in time", kind.noun())))
-            }
+            Err(_) => Err(Failure::unavailable(format!("it did not list its {}s in time", kind.noun()))),
         };
         (kind, result)
     }
@@ -211,8 +209,7 @@ impl Supervisor {
     ) -> Option<Failure> {
         let hello = connection.hello();
         let known = kinds(hello);
-        let mut lists: PerKind<Option<List>> =
-            PerKind::of(|kind| (!known.kind(kind)).then(List::default));
+        let mut lists: PerKind<Option<List>> = PerKind::of(|kind| (!known.kind(kind)).then(List::default));
         let mut failed = None;
         for (kind, result) in read {
             match result {

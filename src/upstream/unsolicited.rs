@@ -1,8 +1,8 @@
 //! What a server says without being asked: changes of its lists, log lines that belong to no call, requests
 //! of its own, and noise. One per connection.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -25,7 +25,13 @@ pub(super) struct Unsolicited {
 
 impl Unsolicited {
     pub(super) fn new(upstream: Arc<str>, metrics: Arc<Metrics>) -> Self {
-        Self { upstream, metrics, changed: Notify::new(), doubted: Mutex::default(), answers: AtomicBool::new(true) }
+        Self {
+            upstream,
+            metrics,
+            changed: Notify::new(),
+            doubted: Mutex::default(),
+            answers: AtomicBool::new(true),
+        }
     }
 
     /// From now on requests of the server are left unanswered: modern servers may send none, and must not

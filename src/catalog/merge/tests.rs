@@ -19,8 +19,10 @@ type Lists<'a> = PerKind<&'a [&'a str]>;
 
 fn merged_with(upstreams: &[(&str, Lists<'_>)], filter: Filter, clients: Vec<PerKind<Filter>>) -> Snapshot {
     let prefixes: Vec<&str> = upstreams.iter().map(|(prefix, _)| *prefix).collect();
-    let names: Vec<ExposedNames> =
-        prefixes.iter().map(|prefix| ExposedNames::new(prefix, prefixes.iter().copied(), &naming())).collect();
+    let names: Vec<ExposedNames> = prefixes
+        .iter()
+        .map(|prefix| ExposedNames::new(prefix, prefixes.iter().copied(), &naming()))
+        .collect();
     let lists: Vec<PerKind<Vec<Listed>>> = upstreams
         .iter()
         .map(|(_, lists)| {

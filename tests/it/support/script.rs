@@ -123,15 +123,16 @@ impl Script {
         let entry = format!(r#"{{"name":{},"description":"A prompt."}}"#, json::quoted(name));
         self.entry("prompts/list", &entry).on("prompts/get", |turn| {
             let text = json::quoted(&turn.name());
-            turn.ok(&format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{text}}}}}]}}"#));
+            turn.ok(&format!(
+                r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{text}}}}}]}}"#
+            ));
         })
     }
 
     /// Adds resources. Each is read as `own`, a colon, and its URI; so is what a template may have made.
     pub fn resources<'a>(self, own: &str, uris: impl IntoIterator<Item = &'a str>) -> Self {
         let entry = |uri| format!(r#"{{"uri":{},"name":"a resource"}}"#, json::quoted(uri));
-        let script =
-            uris.into_iter().fold(self, |script, uri| script.entry("resources/list", &entry(uri)));
+        let script = uris.into_iter().fold(self, |script, uri| script.entry("resources/list", &entry(uri)));
         let own = own.to_owned();
         script.declaring("resources").on("resources/read", move |turn| {
             let uri = turn.uri();
@@ -143,7 +144,10 @@ impl Script {
     /// Adds a template.
     pub fn template(self, template: &str) -> Self {
         let template = json::quoted(template);
-        self.entry("resources/templates/list", &format!(r#"{{"uriTemplate":{template},"name":"a template"}}"#))
+        self.entry(
+            "resources/templates/list",
+            &format!(r#"{{"uriTemplate":{template},"name":"a template"}}"#),
+        )
     }
 
     /// Answers requests with this method.
