@@ -13,6 +13,7 @@ mod local;
 mod port;
 mod record;
 mod refresh;
+mod rewrite;
 #[cfg(test)]
 mod tests;
 
@@ -31,13 +32,13 @@ use feed::Feed;
 use limits::CallGuards;
 use record::CallRecord;
 
-pub use crate::catalog::ListedTool;
+pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
 pub use feed::{Change, Seen, Watch};
 pub use limits::EdgeCaller;
 pub use local::{CacheScope, Page};
-pub use port::{Health, Offer, Upstream};
+pub use port::{Health, List, Offer, Upstream};
 
 /// The gateway between all clients and all upstreams.
 pub struct Gateway {
@@ -64,7 +65,7 @@ impl Gateway {
     pub fn new(config: Arc<Config>, metrics: Arc<Metrics>, upstreams: Vec<Arc<dyn Upstream>>) -> Arc<Self> {
         let prefixes = || config.upstreams.iter().map(|upstream| upstream.prefix.as_str());
         let names = prefixes().map(|prefix| ExposedNames::new(prefix, prefixes(), &config.naming)).collect();
-        let filters = config.clients.iter().map(|client| client.tools.clone());
+        let filters = config.clients.iter().map(refresh::filters);
         Arc::new(Self {
             guards: CallGuards::new(&config),
             current: ArcSwap::from_pointee(Current {
@@ -114,6 +115,7 @@ impl Gateway {
         };
         let _in_flight = self.metrics.in_flight(upstream.name());
         let cancel = call.call().cancel.clone();
+        let (place, method) = (call.target().upstream, call.call().method);
         let (started, deadline) = (Instant::now(), call.deadline());
         let result = tokio::select! {
             result = upstream.call(call) => result,
@@ -123,7 +125,7 @@ impl Gateway {
             error = expire(&cancel, upstream.name(), started, deadline) => Err(error),
         };
         record.upstream_took(started.elapsed());
-        result
+        result.map(|outcome| self.rewrite(place, method, outcome))
     }
 
     /// Counts one request of `principal` at the edge, under the name that the limit counts it by.

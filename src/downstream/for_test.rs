@@ -20,9 +20,9 @@ use super::http::Door;
 use crate::config::{Config, for_test};
 use crate::exchange::{Answer, Call, Cancel, Event, EventKind, Outcome, ResultForm};
 use crate::gateway::{
-    AdmittedCall, Gateway, GatewayError, GatewayErrorKind, Health, ListedTool, Offer, Upstream,
+    AdmittedCall, Gateway, GatewayError, GatewayErrorKind, Health, List, Listed, Offer, Upstream,
 };
-use crate::mcp::{Message, Raw};
+use crate::mcp::{Message, PerKind, Raw};
 use crate::telemetry::Metrics;
 use crate::wire::json;
 
@@ -125,7 +125,12 @@ async fn talk(call: &Call) {
     }
 }
 
-fn listed(name: &str) -> ListedTool {
+fn tools(names: &[&str]) -> PerKind<List> {
+    let entries = names.iter().map(|name| listed(name)).collect();
+    PerKind { tools: List { entries, is_served: true, ..List::default() }, ..PerKind::default() }
+}
+
+fn listed(name: &str) -> Listed {
     let schema = match name {
         "mirrors" => json!({"type": "object", "properties": {
             "region": {"type": "string", "x-mcp-header": "Region"},
@@ -134,7 +139,7 @@ fn listed(name: &str) -> ListedTool {
         _ => json!({"type": "object"}),
     };
     let text = Raw::from_value(&json!({"name": name, "inputSchema": schema, "x": 1.0}));
-    ListedTool { name: name.into(), text }
+    Listed { name: name.into(), text }
 }
 
 /// The endpoint.
@@ -159,7 +164,7 @@ impl Bench {
         change(&mut config);
         let offer = Offer {
             health: Health::Ready,
-            tools: TOOLS.map(listed).into(),
+            lists: tools(&TOOLS),
             capabilities: Some(Raw::from_value(&json!({"tools": {}, "logging": {}}))),
             ..Offer::default()
         };
@@ -193,8 +198,7 @@ impl Bench {
     /// Has the upstream offer these tools from now on.
     pub(super) fn offer(&self, names: &[&str]) {
         self.upstream.offer.send_modify(|offer| {
-            let changed =
-                Offer { tools: names.iter().map(|name| listed(name)).collect(), ..(**offer).clone() };
+            let changed = Offer { lists: tools(names), ..(**offer).clone() };
             *offer = Arc::new(changed);
         });
     }

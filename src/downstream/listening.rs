@@ -107,7 +107,7 @@ impl Listening {
     /// the session was told last.
     pub(super) fn session(endpoint: &Endpoint, caller: &Caller, session: &SessionUse, place: Place) -> Self {
         let kept = session.open_stream();
-        let watch = endpoint.gateway.watch(&caller.principal, ListKind::ALL, session.seen());
+        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen());
         Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), KEEP_ALIVE), place)
     }
 
@@ -233,8 +233,9 @@ fn tag(id: &Id, server_info: Option<Bytes>) -> Bytes {
 }
 
 fn acknowledgement(id: &Id, kinds: &[ListKind]) -> Bytes {
-    let honoured: Vec<_> =
+    let mut honoured: Vec<_> =
         kinds.iter().map(|kind| (kind.filter(), Some(Bytes::from_static(b"true")))).collect();
+    honoured.dedup();
     let params = object(&[("_meta", Some(tag(id, None))), ("notifications", Some(object(&honoured)))]);
     notification("notifications/subscriptions/acknowledged", Some(params))
 }

@@ -84,8 +84,8 @@ impl Gateway {
     pub fn seen(&self, principal: &Principal) -> Seen {
         let mut seen = Seen::default();
         for kind in ListKind::ALL {
-            if let Some(digest) = self.digest(*kind, principal.client) {
-                seen.note(*kind, digest);
+            if let Some(digest) = self.digest(kind, principal.client) {
+                seen.note(kind, digest);
             }
         }
         seen
@@ -93,10 +93,7 @@ impl Gateway {
 
     fn digest(&self, kind: ListKind, client: usize) -> Option<Box<str>> {
         let current = self.current.load();
-        let view = match kind {
-            ListKind::Tools => current.snapshot.view(client),
-        };
-        view.map(|view| view.digest().into())
+        current.snapshot.view(kind, client).map(|view| view.digest().into())
     }
 }
 
