@@ -207,7 +207,7 @@ impl Endpoint {
     /// Sends a message that nobody waits for, in the background, unless too many are on their way.
     fn send_aside(&self, text: Bytes, headers: Arc<HeaderMap>) {
         let Ok(permit) = Arc::clone(&self.0.asides).try_acquire_owned() else {
-            tracing::warn!("no room to answer a request of an upstream");
+            tracing::debug!("no room to answer a request of an upstream");
             return;
         };
         let endpoint = self.clone();

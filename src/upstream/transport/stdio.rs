@@ -245,7 +245,7 @@ impl Shared {
                 // The reader waits for nobody: a server that asks faster than it reads gets no answer.
                 let line = Line { text, stage: None, _room: None };
                 if self.queue.try_send(line).is_err() {
-                    tracing::warn!("no room to answer a request of an upstream");
+                    tracing::debug!("no room to answer a request of an upstream");
                 }
             }
         }
