@@ -119,7 +119,7 @@ impl Snapshot {
                     false => Arc::clone(&listed.name),
                 };
                 if let Some(tags) = self.tags.get_mut(index) {
-                    tags.note(kind, &listed.name, is_foreign, template.as_ref());
+                    tags.note(kind, &listed.name, &exposed, template.as_ref());
                 }
                 if let Some(template) = template {
                     self.templates.push(Template { upstream: source.upstream, template });

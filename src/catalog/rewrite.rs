@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::merge::Listed;
 use super::template::UriTemplate;
 use super::uri::tagged;
-use crate::mcp::{Body, Draft, ListKind, Method, ObjectView, Raw, Response, elements};
+use crate::mcp::{Body, Draft, ListKind, Method, ObjectView, Raw, Response, Routing, elements};
 
 /// The URIs of one upstream: which of them are tagged.
 #[derive(Debug)]
@@ -29,14 +29,15 @@ impl Tags {
         Self { upstream, label: label.into(), listed, templates, has_tagged: false }
     }
 
-    /// Notes an entry, and whether its URI is tagged.
+    /// Notes an entry, and the URI that it is exposed under.
     pub(super) fn note(
         &mut self,
         kind: ListKind,
         native: &Arc<str>,
-        is_tagged: bool,
+        exposed: &Arc<str>,
         template: Option<&UriTemplate>,
     ) {
+        let is_tagged = native != exposed;
         self.has_tagged |= is_tagged;
         if kind == ListKind::Resources {
             self.listed.entry(Arc::clone(native)).or_insert(is_tagged);
@@ -115,11 +116,11 @@ struct Edit<'a> {
 impl Edit<'_> {
     fn result(&mut self, method: Method, result: &ObjectView) {
         self.meta(result);
-        match method {
-            Method::ToolsCall => self.each(result, "content", Self::block),
-            Method::PromptsGet => self.each(result, "messages", Self::message),
-            Method::ResourcesRead => self.each(result, "contents", Self::contents),
-            _ => {}
+        match method.routing() {
+            Routing::Name(ListKind::Prompts) => self.each(result, "messages", Self::message),
+            Routing::Name(_) => self.each(result, "content", Self::block),
+            Routing::Uri => self.each(result, "contents", Self::contents),
+            Routing::Local | Routing::List(_) | Routing::Reference => {}
         }
     }
 

@@ -16,10 +16,8 @@ impl Gateway {
                 current.snapshot.tags(upstream).and_then(|tags| tags.rewrite(method, &answer.response))
             };
             let response = tagged.unwrap_or(answer.response);
-            let narrowed = match method {
-                Method::ResourcesRead if !self.is_one_for_all() => narrow(&response),
-                _ => None,
-            };
+            let is_own = method == Method::ResourcesRead && !self.is_one_for_all();
+            let narrowed = is_own.then(|| narrow(&response)).flatten();
             Answer { response: narrowed.unwrap_or(response), ..answer }
         };
         match outcome {
