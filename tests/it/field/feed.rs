@@ -12,6 +12,7 @@ use crate::support::{at_once, eventually, process, scaled};
 
 crate::matrix! {
     chg_01_a_change_reaches_the_client_that_listens
+    chg_01_prompts_and_resources_change_likewise
     chg_05_a_server_that_comes_back_as_another_is_announced
 }
 
@@ -51,6 +52,29 @@ fn chg_01_a_change_reaches_the_client_that_listens(cell: Cell) {
     up.change_tools(entries(&["echo"]));
     expect_changed(&mut open);
     assert_eq!(client.tool_names(), ["up__echo"]);
+}
+
+fn chg_01_prompts_and_resources_change_likewise(cell: Cell) {
+    let script = telling(cell.server).prompt("ask").resources("up", ["file:///a"]).template("file:///{x}");
+    let up = script.over(cell.transport);
+    let gateway = Config::new().upstream("up", &up).ready();
+    let client = Client::of(&gateway, cell.client);
+    let mut open = client.listening();
+    up.wait_heard();
+    let mut expect = |list: &str| {
+        let message = open.message().expect("a notification, not the end of the stream");
+        assert_eq!(message["method"], format!("notifications/{list}/list_changed"), "{message}");
+        assert!(open.is_silent(scaled(300)), "nothing else has changed");
+    };
+    up.change_list("prompts/list", vec![r#"{"name":"other"}"#.to_owned()]);
+    expect("prompts");
+    assert_eq!(client.prompt_names(), ["up__other"]);
+    up.change_list("resources/list", vec![r#"{"uri":"file:///b","name":"b"}"#.to_owned()]);
+    expect("resources");
+    assert_eq!(client.resource_uris(), ["file:///b"]);
+    up.change_list("resources/templates/list", Vec::new());
+    expect("resources");
+    assert_eq!(client.template_uris(), Vec::<String>::new());
 }
 
 /// A server may say it on the stream of a call.

@@ -367,11 +367,11 @@ impl Client {
 
     /// Opens a stream on which it hears of changes, the way of its era, and reads up to where that is sure.
     pub fn listening(&self) -> Open {
+        let filter =
+            json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
         let request = match self.era {
             Era::Legacy => self.bodyless("GET").header("Accept", "text/event-stream"),
-            Era::Modern => {
-                self.request("subscriptions/listen", r#"{"notifications":{"toolsListChanged":true}}"#)
-            }
+            Era::Modern => self.request("subscriptions/listen", &format!(r#"{{"notifications":{filter}}}"#)),
         };
         let mut open = request.open();
         assert_eq!(open.status, 200, "{:?}", open.head);
@@ -381,7 +381,7 @@ impl Client {
             Era::Modern => {
                 let ack = open.message().expect("an acknowledgement");
                 assert_eq!(ack["method"], "notifications/subscriptions/acknowledged");
-                assert_eq!(ack["params"]["notifications"], json!({"toolsListChanged": true}));
+                assert_eq!(ack["params"]["notifications"], filter);
             }
         }
         open

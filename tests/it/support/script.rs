@@ -187,9 +187,11 @@ impl Script {
         Self { has_sessions: false, ..self }
     }
 
-    /// Tells of changes of its tools, and has a stream for that.
+    /// Tells of changes of its lists, and has a stream for that.
     pub fn telling(self) -> Self {
-        let capabilities = r#"{"tools":{"listChanged":true}}"#.to_owned();
+        let told =
+            ["tools", "prompts", "resources"].map(|list| format!(r#""{list}":{{"listChanged":true}}"#));
+        let capabilities = format!("{{{}}}", told.join(","));
         Self { has_streams: true, capabilities, ..self }
     }
 
@@ -242,9 +244,9 @@ impl Script {
             ("subscriptions/listen", Era::Modern) if self.has_streams => shared.subscribe(turn),
             ("ping", Era::Legacy) => turn.result("{}"),
             ("tools/list", _) => self.list(turn, "tools", &shared.tools()),
-            ("prompts/list", _) => self.list_more(turn, "prompts"),
-            ("resources/list", _) => self.list_more(turn, "resources"),
-            ("resources/templates/list", _) => self.list_more(turn, "resourceTemplates"),
+            ("prompts/list", _) => self.list_more(turn, "prompts", shared),
+            ("resources/list", _) => self.list_more(turn, "resources", shared),
+            ("resources/templates/list", _) => self.list_more(turn, "resourceTemplates", shared),
             (method, _) if self.methods.contains_key(method) => {
                 if let Some(handler) = self.methods.get(method) {
                     handler(turn);
@@ -311,8 +313,8 @@ impl Script {
         ));
     }
 
-    fn list_more(&self, turn: &Turn, key: &str) {
-        let entries = self.lists.get(&*turn.method()).cloned().unwrap_or_default();
+    fn list_more(&self, turn: &Turn, key: &str, shared: &Shared) {
+        let entries = shared.list(&turn.method());
         self.list(turn, key, &entries);
     }
 

@@ -3,7 +3,7 @@
 //! Over stdio the child that the gateway starts is a relay (`child.py`) between its standard streams and a
 //! port of the test, so both transports are scripted in one place and in one language.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,8 +36,10 @@ pub struct Shared {
     processes: Mutex<Vec<Arc<Process>>>,
     streams: Mutex<Vec<TcpStream>>,
     peers: AtomicUsize,
-    /// How often its tools were said to have changed.
-    changes: AtomicUsize,
+    /// The lists that were said to have changed, one after the other.
+    changes: Mutex<Vec<&'static str>>,
+    /// Entries of the other lists, by method.
+    lists: Mutex<HashMap<&'static str, Vec<String>>>,
     /// Streams on which it tells that, now.
     listened: AtomicUsize,
     is_down: AtomicBool,
@@ -56,6 +58,10 @@ pub struct Process {
 
 /// What a server says whose tools have changed.
 pub const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+
+fn changed(list: &str, more: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"{more}}}"#)
+}
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -131,7 +137,7 @@ impl Shared {
     /// Answers a GET: a stream that tells of changes until the gateway closes it.
     pub fn open_stream(&self, turn: &Turn) {
         turn.raw(b": open\n\n");
-        self.tell(turn, CHANGED);
+        self.tell(turn, "");
     }
 
     /// Answers `subscriptions/listen`, and tells of changes until the gateway ends it.
@@ -141,16 +147,21 @@ impl Shared {
         turn.send(&format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta},"notifications":{{"toolsListChanged":true}}}}}}"#
         ));
-        self.tell(turn, &CHANGED.replace('}', &format!(r#","params":{{{meta}}}}}"#)));
+        self.tell(turn, &format!(r#","params":{{{meta}}}"#));
     }
 
-    fn tell(&self, turn: &Turn, message: &str) {
-        let mut told = self.changes.load(Ordering::Relaxed);
+    /// The entries of one of the other lists.
+    pub fn list(&self, method: &str) -> Vec<String> {
+        locked(&self.lists).get(method).cloned().unwrap_or_default()
+    }
+
+    fn tell(&self, turn: &Turn, more: &str) {
+        let mut told = locked(&self.changes).len();
         self.listened.fetch_add(1, Ordering::Relaxed);
         while !self.is_over.load(Ordering::Relaxed) && !turn.is_abandoned() {
-            let changes = self.changes.load(Ordering::Relaxed);
-            (told..changes).for_each(|_| turn.send(message));
-            told = changes;
+            let news = locked(&self.changes)[told..].to_vec();
+            news.iter().for_each(|list| turn.send(&changed(list, more)));
+            told += news.len();
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         self.listened.fetch_sub(1, Ordering::Relaxed);
@@ -256,6 +267,7 @@ impl Upstream {
         let flags = script.flags.clone();
         let shared = Arc::new(Shared {
             tools: Mutex::new(script.tools.clone()),
+            lists: Mutex::new(script.lists.clone()),
             script,
             log: Mutex::default(),
             faults: Mutex::default(),
@@ -263,7 +275,7 @@ impl Upstream {
             processes: Mutex::default(),
             streams: Mutex::default(),
             peers: AtomicUsize::new(0),
-            changes: AtomicUsize::new(0),
+            changes: Mutex::default(),
             listened: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -350,9 +362,19 @@ impl Upstream {
     /// Replaces its tools and tells the gateway, the way its era and transport do.
     pub fn change_tools(&self, entries: Vec<String>) {
         self.set_tools(entries);
-        self.shared.changes.fetch_add(1, Ordering::Relaxed);
+        self.announce("tools");
+    }
+
+    /// Replaces another list, named by its method, and tells the gateway.
+    pub fn change_list(&self, method: &'static str, entries: Vec<String>) {
+        locked(&self.shared.lists).insert(method, entries);
+        self.announce(method.split('/').next().expect("a capability"));
+    }
+
+    fn announce(&self, list: &'static str) {
+        locked(&self.shared.changes).push(list);
         if self.transport == Transport::Stdio && self.shared.script.era == Era::Legacy {
-            self.process().write_line(CHANGED);
+            self.process().write_line(&changed(list, ""));
         }
     }
 
