@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::mcp::{Code, Notification, Request, code_of};
-use crate::telemetry::{Metrics, UpstreamNoise};
+use crate::telemetry::{EventMissed, Metrics, UpstreamNoise};
 
 /// How much of a piece of noise is shown.
 const SAMPLE: usize = 200;
@@ -42,6 +42,11 @@ impl Unsolicited {
     /// Has the list of tools read again.
     pub(super) fn doubt_tools(&self) {
         self.tools_changed.notify_one();
+    }
+
+    /// The client of a call missed a notification.
+    pub(super) fn missed(&self) {
+        EventMissed { upstream: &self.upstream }.emit(&self.metrics);
     }
 
     /// Takes a notification that belongs to no call.
