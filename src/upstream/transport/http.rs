@@ -170,6 +170,11 @@ impl Endpoint {
         Ok(EventStream::new(response, self.0.message_limit))
     }
 
+    /// Has the list of tools read again.
+    pub(in crate::upstream) fn doubt_tools(&self) {
+        self.0.unsolicited.doubt_tools();
+    }
+
     /// Takes a message that came on a stream of the server's own.
     pub(in crate::upstream) fn hear(&self, data: Bytes, headers: &Arc<HeaderMap>) {
         for message in answer::messages(&data, &self.0.unsolicited) {
