@@ -12,6 +12,7 @@ mod local;
 mod port;
 mod record;
 mod refresh;
+mod rewrite;
 #[cfg(test)]
 mod tests;
 
@@ -29,12 +30,12 @@ use admit::admit;
 use limits::CallGuards;
 use record::CallRecord;
 
-pub use crate::catalog::ListedTool;
+pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
 pub use limits::EdgeCaller;
 pub use local::{CacheScope, Page};
-pub use port::{Health, Offer, Upstream};
+pub use port::{Health, List, Offer, Upstream};
 
 /// The gateway between all clients and all upstreams.
 pub struct Gateway {
@@ -60,7 +61,7 @@ impl Gateway {
     pub fn new(config: Arc<Config>, metrics: Arc<Metrics>, upstreams: Vec<Arc<dyn Upstream>>) -> Arc<Self> {
         let prefixes = || config.upstreams.iter().map(|upstream| upstream.prefix.as_str());
         let names = prefixes().map(|prefix| ExposedNames::new(prefix, prefixes(), &config.naming)).collect();
-        let filters = config.clients.iter().map(|client| client.tools.clone());
+        let filters = config.clients.iter().map(refresh::filters);
         Arc::new(Self {
             guards: CallGuards::new(&config),
             current: ArcSwap::from_pointee(Current {
@@ -109,6 +110,7 @@ impl Gateway {
         };
         let _in_flight = self.metrics.in_flight(upstream.name());
         let cancel = call.call().cancel.clone();
+        let (place, method) = (call.target().upstream, call.call().method);
         let started = Instant::now();
         let (deadline, budget) = (call.deadline(), call.budget());
         let result = tokio::select! {
@@ -119,7 +121,7 @@ impl Gateway {
             error = expire(&cancel, upstream.name(), deadline, budget) => Err(error),
         };
         record.upstream_took(started.elapsed());
-        result
+        result.map(|outcome| self.rewrite(place, method, outcome))
     }
 
     /// Counts one request of `principal` at the edge, under the name that the limit counts it by.

@@ -20,7 +20,7 @@ use super::listener::{Listener, Logs};
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
-use crate::mcp::{Id, Raw, Response};
+use crate::mcp::{Id, ListKind, Raw, Response};
 use crate::translate::hello::{
     Hello, NoHandshake, read_initialize, write_initialize, write_initialized, write_request,
 };
@@ -216,7 +216,7 @@ impl Legacy {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner) = LEVELS.len();
         self.session.send_replace(Session { generation: lost + 1, ..handshake.session });
         // It may have been restarted as something else.
-        self.wire.unsolicited.doubt_tools();
+        self.wire.unsolicited.doubt(&ListKind::ALL);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ mod names;
 mod pagination;
 mod policy;
 mod rates;
+mod resources;
 mod schemas;
 mod sessions;
 mod stdio;

@@ -93,7 +93,7 @@ async fn std_06_a_dead_child_fails_its_calls_at_once_and_comes_back() {
         assert_eq!(error.upstream.as_deref(), Some("under_test"));
     }
     let offer = bench.offer(|offer| offer.connects == 2).await;
-    assert_eq!(offer.tools.len(), 1);
+    assert_eq!(offer.lists.tools.entries.len(), 1);
     assert_eq!(bench.text("echo", json!({"text": "again"})).await.unwrap(), "again");
     bench.stop().await;
 }
