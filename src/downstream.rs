@@ -20,6 +20,7 @@ mod level;
 mod listening;
 mod media;
 mod modern;
+mod patience;
 mod post;
 mod reply;
 mod seal;

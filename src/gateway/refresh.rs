@@ -66,15 +66,15 @@ impl Gateway {
         });
         let clients = self.config.clients.iter().map(filters);
         let snapshot = Snapshot::merge(sources, clients);
-        self.report(&snapshot, offers, reported);
+        self.report(&snapshot, offers, &mut Reported { before: std::mem::take(reported), now: reported });
         self.current.store(Arc::new(Current { snapshot, offers: offers.to_vec() }));
     }
 
     /// Says once what was left out, and which rules match nothing now that the tools are known.
-    fn report(&self, snapshot: &Snapshot, offers: &[Arc<Offer>], reported: &mut HashSet<String>) {
+    fn report(&self, snapshot: &Snapshot, offers: &[Arc<Offer>], reported: &mut Reported<'_>) {
         for finding in &snapshot.findings {
             let upstream = self.config.upstreams.get(finding.upstream).map(|u| &*u.name).unwrap_or_default();
-            if reported.insert(format!("{upstream}/{}/{}", finding.native, finding.reason)) {
+            if reported.is_new(format!("{upstream}/{}/{}", finding.native, finding.reason)) {
                 EntrySkipped { upstream, entry: &finding.native, reason: &finding.reason }
                     .emit(&self.metrics);
             }
@@ -100,7 +100,7 @@ impl Gateway {
         }
     }
 
-    fn report_client(&self, client: &ClientConfig, snapshot: &Snapshot, reported: &mut HashSet<String>) {
+    fn report_client(&self, client: &ClientConfig, snapshot: &Snapshot, reported: &mut Reported<'_>) {
         for (kind, key) in FILTERED {
             let is_open = kind == ListKind::Resources && !snapshot.entries(ListKind::Templates).is_empty();
             let names: Vec<&str> = snapshot
@@ -114,10 +114,25 @@ impl Gateway {
         }
     }
 
-    fn report_rule(&self, scope: &str, pattern: &str, reported: &mut HashSet<String>) {
-        if reported.insert(format!("{scope}/{pattern}")) {
+    fn report_rule(&self, scope: &str, pattern: &str, reported: &mut Reported<'_>) {
+        if reported.is_new(format!("{scope}/{pattern}")) {
             RuleUnmatched { scope, pattern }.emit();
         }
+    }
+}
+
+/// What has been said of the last snapshot, and what of this one: a finding is said when it is new, and only
+/// those of one snapshot are kept.
+struct Reported<'a> {
+    before: HashSet<String>,
+    now: &'a mut HashSet<String>,
+}
+
+impl Reported<'_> {
+    fn is_new(&mut self, finding: String) -> bool {
+        let is_new = !self.before.contains(&finding) && !self.now.contains(&finding);
+        self.now.insert(finding);
+        is_new
     }
 }
 
