@@ -17,7 +17,7 @@ mod rewrite;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
@@ -111,13 +111,14 @@ impl Gateway {
         let _in_flight = self.metrics.in_flight(upstream.name());
         let cancel = call.call().cancel.clone();
         let (place, method) = (call.target().upstream, call.call().method);
-        let (started, deadline) = (Instant::now(), call.deadline());
+        let started = Instant::now();
+        let (deadline, budget) = (call.deadline(), call.budget());
         let result = tokio::select! {
             result = upstream.call(call) => result,
             () = cancel.cancelled() => {
                 Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
             }
-            error = expire(&cancel, upstream.name(), started, deadline) => Err(error),
+            error = expire(&cancel, upstream.name(), deadline, budget) => Err(error),
         };
         record.upstream_took(started.elapsed());
         result.map(|outcome| self.rewrite(place, method, outcome))
@@ -152,17 +153,17 @@ impl Gateway {
 }
 
 /// Ends the call at its deadline. The reason is set before anything is dropped, so that the upstream hears it.
-async fn expire(cancel: &Cancel, upstream: &Arc<str>, started: Instant, deadline: Instant) -> GatewayError {
+async fn expire(cancel: &Cancel, upstream: &Arc<str>, deadline: Instant, budget: Duration) -> GatewayError {
     tokio::time::sleep_until(deadline.into()).await;
-    let text = format!("did not answer within {}", in_words(deadline.saturating_duration_since(started)));
-    cancel.cancel(&format!("timed out: {upstream} {text}"));
+    let text = format!("it did not answer within {}", in_words(budget));
+    cancel.cancel(&format!("timed out: {text}"));
     GatewayError::upstream(GatewayErrorKind::Timeout, upstream, text).maybe_executed()
 }
 
-fn in_words(time: std::time::Duration) -> String {
-    let millis = time.as_millis().saturating_add(50) / 100 * 100;
-    match millis % 1000 {
-        0 => format!("{} s", millis / 1000),
-        _ => format!("{millis} ms"),
+fn in_words(time: Duration) -> String {
+    match (time.as_secs(), time.subsec_millis()) {
+        (0, millis) => format!("{millis} ms"),
+        (seconds, 0) => format!("{seconds} s"),
+        (seconds, millis) => format!("{seconds}.{} s", millis / 100),
     }
 }

@@ -13,9 +13,9 @@ mod process;
 mod throttle;
 
 pub use events::{
-    CallFinished, CallOutcome, ClientRefused, EntrySkipped, LimitReached, SessionClosed, SessionOpened,
-    UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise, UpstreamStderr,
-    UpstreamUnlisted,
+    CallFinished, CallOutcome, ClientRefused, EntrySkipped, EventMissed, LimitReached, SessionClosed,
+    SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
+    UpstreamStderr, UpstreamUnlisted,
 };
 pub use lifecycle::{Listening, RuleUnmatched, Stopped, Stopping};
 pub use list::metrics_reference;

@@ -1,7 +1,7 @@
 //! Access, route, limits, deadline, in that order: the only maker of an [`AdmittedCall`].
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::access::{self, Grant, Reveal};
 use super::error::{GatewayError, GatewayErrorKind};
@@ -17,6 +17,7 @@ pub struct AdmittedCall {
     call: Call,
     target: Target,
     deadline: Instant,
+    budget: Duration,
     _permit: Permit,
 }
 
@@ -42,6 +43,12 @@ impl AdmittedCall {
         &self.target
     }
 
+    /// How long it may take.
+    #[must_use]
+    pub fn budget(&self) -> Duration {
+        self.budget
+    }
+
     /// When its caller stops waiting.
     #[must_use]
     pub fn deadline(&self) -> Instant {
@@ -53,7 +60,8 @@ impl AdmittedCall {
 impl AdmittedCall {
     /// A call past every check, for tests of what lies behind them.
     pub(crate) fn for_test(call: Call, target: Target, deadline: Instant) -> Self {
-        Self { call, target, deadline, _permit: Permit::default() }
+        let budget = deadline.saturating_duration_since(Instant::now());
+        Self { call, target, deadline, budget, _permit: Permit::default() }
     }
 
     /// The same call with another deadline.
@@ -100,8 +108,14 @@ pub(super) fn admit(
             gateway.limit_reached(&call.principal, scope, Some(&grant.target), error)
         })?;
     let timeout = gateway.config.upstreams.get(grant.target.upstream).map(|upstream| upstream.timeout);
-    let deadline = Instant::now() + timeout.unwrap_or_default();
-    Ok(AdmittedCall { call, target: grant.target, deadline, _permit: permit })
+    let budget = timeout.unwrap_or_default();
+    Ok(AdmittedCall {
+        call,
+        target: grant.target,
+        deadline: Instant::now() + budget,
+        budget,
+        _permit: permit,
+    })
 }
 
 /// What a call is about.
@@ -211,7 +225,7 @@ fn absent_owner(
         let error = GatewayError::upstream(GatewayErrorKind::Unavailable, upstream.name(), text);
         let wait = match &offer.health {
             Health::Down { retry_at, .. } => retry_at.saturating_duration_since(Instant::now()),
-            Health::Ready | Health::Connecting => std::time::Duration::from_secs(1),
+            Health::Ready | Health::Connecting => Duration::from_secs(1),
         };
         is_admitted.then(|| (index, error.retry_after(wait)))
     })

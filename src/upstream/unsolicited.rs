@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::mcp::{Code, ListKind, Notification, PerKind, Request, code_of};
-use crate::telemetry::{Metrics, UpstreamNoise};
+use crate::telemetry::{EventMissed, Metrics, UpstreamNoise};
 
 /// How much of a piece of noise is shown.
 const SAMPLE: usize = 200;
@@ -53,6 +53,11 @@ impl Unsolicited {
         kinds.iter().for_each(|kind| *doubted.kind_mut(*kind) = true);
         drop(doubted);
         self.changed.notify_one();
+    }
+
+    /// The client of a call missed a notification.
+    pub(super) fn missed(&self) {
+        EventMissed { upstream: &self.upstream }.emit(&self.metrics);
     }
 
     /// Takes a notification that belongs to no call.

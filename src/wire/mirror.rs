@@ -78,7 +78,8 @@ impl Mirror {
     /// What each header has to say of a request, before it is encoded; `None` where it has to be absent.
     pub fn values(&self, request: &Request) -> impl Iterator<Item = (&HeaderName, Option<String>)> {
         let arguments = request.param("arguments");
-        let at = |value: Raw, step: &str| value.object().raw(value.bytes(), step);
+        // Of doubles, readers take the last.
+        let at = |value: Raw, step: &str| value.object().last(value.bytes(), step);
         self.0.iter().map(move |(name, path)| {
             let mut steps = path.iter().map(|step| &**step);
             let value = arguments.clone().and_then(|arguments| steps.try_fold(arguments, at));
@@ -223,6 +224,7 @@ mod tests {
             (r#"{"region":null,"in":{"n":9007199254740992},"b":"x\ny"}"#, ["", "", "=?base64?eAp5?="]),
             (r#"{"region":{},"in":[1],"b":1.5}"#, ["", "", ""]),
             (r#"{"in":{"n":1e2}}"#, ["", "100", ""]),
+            (r#"{"region":"eu","b":true,"regi\u006fn":"us"}"#, ["us", "", "true"]),
         ] {
             let text = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"arguments":{arguments}}}}}"#

@@ -271,6 +271,23 @@ async fn more_progress_than_a_caller_reads_holds_up_nobody() {
     bench.stop().await;
 }
 
+#[tokio::test]
+async fn a_caller_that_reads_misses_nothing_of_a_burst() {
+    let bench = Bench::scripted(&json!({}));
+    bench.ready().await;
+    let mut made = call_with_progress("progress", json!({"steps": 5000}), "1");
+    let reading = async {
+        let mut count = 0;
+        while made.events.recv().await.is_some() {
+            count += 1;
+        }
+        count
+    };
+    let (outcome, count) = tokio::join!(bench.run(made.call), reading);
+    assert_eq!((text_of(&outcome.unwrap()).as_str(), count), ("done", 5000));
+    bench.stop().await;
+}
+
 fn asking_for_logs(tool: &str, level: Option<&'static str>) -> super::bench::Made {
     let log_level = level.map(|level| crate::mcp::Raw::trusted(bytes::Bytes::from_static(level.as_bytes())));
     let params = json!({"name": tool, "arguments": {}}).to_string();
