@@ -319,8 +319,9 @@ fn tool_error(asked: &Asked, text: &str, wait: Option<Duration>) -> Reply {
     Reply::result(&asked.id, Bytes::from(result.to_string()))
 }
 
+/// Whole milliseconds, rounded up.
 fn millis(wait: Duration) -> u64 {
-    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
 /// Whole seconds, rounded up, at least one.

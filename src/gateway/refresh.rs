@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::select_all;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{Current, Gateway, Health, Offer};
@@ -16,6 +17,8 @@ use crate::telemetry::{EntrySkipped, RuleUnmatched};
 
 /// How often callers at the edge are swept.
 const SWEEP: Duration = Duration::from_secs(60);
+/// How long changes are gathered before those who listen are told.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// The kinds with a filter of their own, and its key.
 const FILTERED: [(ListKind, &str); 3] =
@@ -32,14 +35,20 @@ impl Gateway {
         let mut offers: Vec<_> = self.upstreams.iter().map(|upstream| upstream.offer()).collect();
         let mut reported = HashSet::new();
         let mut sweep = tokio::time::interval(SWEEP);
+        let mut told_at = None;
         loop {
             let seen =
                 offers.iter_mut().map(|offer| Arc::clone(&offer.borrow_and_update())).collect::<Vec<_>>();
             self.rebuild(&seen, &mut reported);
+            told_at.get_or_insert_with(|| Instant::now() + GATHER);
             loop {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     _ = sweep.tick() => self.guards.sweep(),
+                    () = until(told_at) => {
+                        told_at = None;
+                        self.feed.beat();
+                    }
                     () = any_change(&mut offers) => break,
                 }
             }
@@ -57,15 +66,15 @@ impl Gateway {
         });
         let clients = self.config.clients.iter().map(filters);
         let snapshot = Snapshot::merge(sources, clients);
-        self.report(&snapshot, offers, reported);
+        self.report(&snapshot, offers, &mut Reported { before: std::mem::take(reported), now: reported });
         self.current.store(Arc::new(Current { snapshot, offers: offers.to_vec() }));
     }
 
     /// Says once what was left out, and which rules match nothing now that the tools are known.
-    fn report(&self, snapshot: &Snapshot, offers: &[Arc<Offer>], reported: &mut HashSet<String>) {
+    fn report(&self, snapshot: &Snapshot, offers: &[Arc<Offer>], reported: &mut Reported<'_>) {
         for finding in &snapshot.findings {
             let upstream = self.config.upstreams.get(finding.upstream).map(|u| &*u.name).unwrap_or_default();
-            if reported.insert(format!("{upstream}/{}/{}", finding.native, finding.reason)) {
+            if reported.is_new(format!("{upstream}/{}/{}", finding.native, finding.reason)) {
                 EntrySkipped { upstream, entry: &finding.native, reason: &finding.reason }
                     .emit(&self.metrics);
             }
@@ -91,7 +100,7 @@ impl Gateway {
         }
     }
 
-    fn report_client(&self, client: &ClientConfig, snapshot: &Snapshot, reported: &mut HashSet<String>) {
+    fn report_client(&self, client: &ClientConfig, snapshot: &Snapshot, reported: &mut Reported<'_>) {
         for (kind, key) in FILTERED {
             let is_open = kind == ListKind::Resources && !snapshot.entries(ListKind::Templates).is_empty();
             let names: Vec<&str> = snapshot
@@ -105,10 +114,25 @@ impl Gateway {
         }
     }
 
-    fn report_rule(&self, scope: &str, pattern: &str, reported: &mut HashSet<String>) {
-        if reported.insert(format!("{scope}/{pattern}")) {
+    fn report_rule(&self, scope: &str, pattern: &str, reported: &mut Reported<'_>) {
+        if reported.is_new(format!("{scope}/{pattern}")) {
             RuleUnmatched { scope, pattern }.emit();
         }
+    }
+}
+
+/// What has been said of the last snapshot, and what of this one: a finding is said when it is new, and only
+/// those of one snapshot are kept.
+struct Reported<'a> {
+    before: HashSet<String>,
+    now: &'a mut HashSet<String>,
+}
+
+impl Reported<'_> {
+    fn is_new(&mut self, finding: String) -> bool {
+        let is_new = !self.before.contains(&finding) && !self.now.contains(&finding);
+        self.now.insert(finding);
+        is_new
     }
 }
 
@@ -116,6 +140,14 @@ impl Gateway {
 fn unmatched<'a>(filter: &'a Filter, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
     let is_unmatched = |pattern: &&Pattern| !names.iter().any(|name| pattern.matches(name));
     filter.patterns().filter(is_unmatched).map(Pattern::as_str)
+}
+
+/// Waits for a time that may not come.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits until one of the offers changes; for ever if there are none, or all upstreams have ended.

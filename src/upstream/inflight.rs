@@ -134,11 +134,13 @@ impl InFlight {
         }
     }
 
+    /// The only call in flight, if it has asked for log messages. With another one beside it, nobody is
+    /// given any: a server that logs unasked would show one client what another one's call is about.
     fn only_one_that_asked_for_logs(&self) -> Option<Listener> {
         let table = self.lock();
-        let listeners = table.waiting.values().filter_map(|waiting| waiting.listener.as_ref());
-        let mut asked = listeners.filter(|listener| listener.logs == Logs::Asked);
-        asked.next().filter(|_| asked.next().is_none()).cloned()
+        let mut waiting = table.waiting.values();
+        let (only, None) = (waiting.next()?, waiting.next()) else { return None };
+        only.listener.as_ref().filter(|listener| listener.logs == Logs::Asked).cloned()
     }
 
     /// Fails everybody who waits, and whoever comes later.
