@@ -40,9 +40,20 @@ fn within(entries: &[(Name, Node)], table: Option<&'static Table>, masks: &mut V
                 Value::Null | Value::Scalar(_) | Value::List(_) => below(node, None, masks),
             },
             Shape::Mapping(table) => below(node, Some(table), masks),
+            Shape::Plain if name.text == "command" => command_line(node, masks),
             Shape::Plain => below(node, None, masks),
         }
     }
+}
+
+/// A command that holds its arguments, too, which is wrong and still shown.
+fn command_line(node: &Node, masks: &mut Vec<(usize, usize)>) {
+    if let Value::Scalar(scalar) = &node.value
+        && line(&scalar.text) != scalar.text
+    {
+        masks.push((node.span.start, node.span.end));
+    }
+    below(node, None, masks);
 }
 
 /// Looks into a value that is no secret by its key.
@@ -134,6 +145,11 @@ pub(crate) fn args<'t>(args: impl Iterator<Item = &'t str>) -> impl Iterator<Ite
             }
         }
     })
+}
+
+/// A whole command line as it may be shown.
+pub(crate) fn line(text: &str) -> String {
+    args(text.split(' ')).collect::<Vec<_>>().join(" ")
 }
 
 /// A URL as it may be shown: without the values of its query and without credentials. Any other text as it is.
@@ -238,6 +254,8 @@ mod tests {
                 "upstreams: {a: {headers: {A: '${B}', C: 'Bearer ${D}', E: '${F:-g}', H: 'x${I}'}}}",
                 vec!["'${F:-g}'", "'x${I}'"],
             ),
+            ("upstreams: {a: {command: npx -y x --token abc}}", vec!["npx -y x --token abc"]),
+            ("upstreams: {a: {command: npx -y x}}", vec![]),
             ("sessions: {key: abc}", vec!["abc"]),
             ("tokens: [abc]", vec!["abc"]),
             ("api_key: abc", vec!["abc"]),

@@ -10,6 +10,7 @@ pub(crate) static CLIENT: Table = Table {
             credentials: it has no tokens, and its `tools` and `limits` hold where `auth.anonymous` lets them in.",
     keys: &[&TOKENS, &CLIENT_TOOLS, &CLIENT_LIMITS],
     later: &["roles", "resources", "prompts", "upstreams", "endpoints"],
+    foreign: &[],
     aliases: &[("token", "tokens"), ("allow", "tools"), ("deny", "tools"), ("rate", "limits")],
     example: "\
 upstreams:
@@ -61,6 +62,7 @@ pub(crate) static TOOLS: Table = Table {
             upper and lower case. `deny` wins over `allow`.",
     keys: &[&ALLOW, &DENY],
     later: &["override", "narrow"],
+    foreign: &[],
     aliases: &[
         ("include", "allow"),
         ("only", "allow"),
@@ -100,6 +102,7 @@ pub(crate) static CALL_LIMITS: Table = Table {
     about: "Limits on calls. Only calls count: no lists, no pings. A refused call says when to try again.",
     keys: &[&RATE, &BURST, &CONCURRENCY],
     later: &["on_limit", "max_wait"],
+    foreign: &[],
     aliases: &[("max_concurrency", "concurrency"), ("rps", "rate")],
     example: "\
 upstreams:
@@ -134,6 +137,7 @@ pub(crate) static AUTH: Table = Table {
     about: "Who is let in besides the `clients`.",
     keys: &[&ANONYMOUS],
     later: &["jwt"],
+    foreign: &[],
     aliases: &[],
     example: "\
 listen: 0.0.0.0:8080
