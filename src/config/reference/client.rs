@@ -18,7 +18,7 @@ upstreams:
 clients:
   alice:
     tokens:
-      - sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+      - sha256:05564704124c3f494944ace23c63930a4796392c9e5857858600d6e2ca234a63
       - {env: ALICE_TOKEN}
   ci:
     tokens: [{file: /run/secrets/ci_token}]
@@ -58,8 +58,8 @@ pub(crate) static CLIENT_LIMITS: Key<Nested> =
 pub(crate) static TOOLS: Table = Table {
     path: "tools",
     about: "Which tools, of an upstream by native names, of a client by exposed names (`github__get_issue`). In a \
-            pattern `*` is any run of characters and `?` is one; every other character stands for itself, in \
-            upper and lower case. `deny` wins over `allow`.",
+            pattern `*` is any run of characters and `?` is one; every other character stands for itself, and \
+            case matters. `deny` wins over `allow`.",
     keys: &[&ALLOW, &DENY],
     later: &["override", "narrow"],
     foreign: &[],

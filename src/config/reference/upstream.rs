@@ -105,6 +105,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("transportType", "type"),
     ("workingDirectory", "cwd"),
     ("environment", "env"),
+    ("enviroment", "env"),
     ("workdir", "cwd"),
     ("allow", "tools"),
     ("deny", "tools"),
