@@ -308,7 +308,7 @@ pub(crate) static PAGE_SIZE: Key<Bounded<u64>> = Key {
 pub(crate) static ALLOWED_HOSTS: Key<Free> = Key {
     name: "allowed_hosts",
     about: "Values of `Host` that are served besides the listen address itself and, on loopback, loopback names: \
-            names with or without a port, or `*` for any.",
+            names with or without a port, or `*` for any. Where `listen` is not loopback, an empty list is any, too.",
     form: Free { written: "list of hosts", default: "`[]`", bounds: "" },
 };
 
