@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::config::Config;
 use crate::gateway::{Gateway, Upstream};
-use crate::telemetry::{Listening, Metrics, Stopped, Stopping};
+use crate::telemetry::{Listening, Metrics, SignalIgnored, Stopped, Stopping};
 use crate::{demo, downstream, upstream};
 
 /// How long the children may take to end, on top of `drain_timeout`.
@@ -146,18 +146,27 @@ impl Running {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
     fn new() -> anyhow::Result<Self> {
         let of = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self { interrupt: of(SignalKind::interrupt())?, terminate: of(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: of(SignalKind::interrupt())?,
+            terminate: of(SignalKind::terminate())?,
+            hangup: of(SignalKind::hangup())?,
+        })
     }
 
+    /// The next signal to stop. SIGHUP asks others to read their configuration again; it must not end us.
     async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.hangup.recv() => SignalIgnored { signal: "SIGHUP" }.emit(),
+            }
         }
     }
 }

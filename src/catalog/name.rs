@@ -33,10 +33,10 @@ impl ExposedNames {
 
     /// The exposed name of `native`.
     ///
-    /// The plain form is prefix and name. Characters outside the charset become `_`; what is longer than
-    /// `naming.max_length` is cut; what would stand under another upstream's prefix keeps its text. Each of
-    /// these three gets `_` and eight hex digits of the SHA-256 of the plain form at its end, which keeps
-    /// different names different.
+    /// The plain form is prefix and name. Characters outside the charset become `_`, and what is longer than
+    /// `naming.max_length` is cut; both get `_` and eight hex digits of the SHA-256 of the plain form at their
+    /// end, which keeps different names different. What would stand under another upstream's longer prefix
+    /// gets the digits and `_` at its beginning, so that no rule over that prefix means it.
     #[must_use]
     pub fn expose(&self, native: &str) -> String {
         let plain = format!("{}{native}", self.prefix);
@@ -48,7 +48,10 @@ impl ExposedNames {
         }
         let room = self.naming.max_length.saturating_sub(HASH_LENGTH + 1);
         let kept: String = mapped.chars().take(room).collect();
-        format!("{kept}_{}", short_hash(&plain))
+        match is_foreign {
+            true => format!("{}_{kept}", short_hash(&plain)),
+            false => format!("{kept}_{}", short_hash(&plain)),
+        }
     }
 
     /// What `exposed` would be natively, if it stands under this upstream's prefix. For explanations about
@@ -118,9 +121,12 @@ mod tests {
         let all = ["a__", "a__b__", "acme___", "acme__", ""];
         let of = |prefix: &str| names(prefix, &all, 64, Charset::Strict);
         assert_eq!(of("a__b__").expose("c"), "a__b__c");
-        assert!(of("a__").expose("b__c").starts_with("a__b__c_"));
         assert_eq!(of("acme___").expose("status"), "acme___status");
-        assert!(of("acme__").expose("_status").starts_with("acme___status_"));
-        assert!(of("").expose("a__x").starts_with("a__x_"));
+        for (prefix, native) in [("a__", "b__c"), ("acme__", "_status"), ("", "a__x")] {
+            let exposed = of(prefix).expose(native);
+            assert!(exposed.ends_with(&format!("_{prefix}{native}")), "{exposed}");
+            let under = |other: &&str| !other.is_empty() && exposed.starts_with(*other);
+            assert!(!all.iter().any(|other| under(other)), "no rule over another prefix means it: {exposed}");
+        }
     }
 }

@@ -27,6 +27,13 @@ pub struct Stopping {
     pub drain: Duration,
 }
 
+/// A signal that the gateway does not act upon.
+#[derive(Debug)]
+pub struct SignalIgnored {
+    /// The signal.
+    pub signal: &'static str,
+}
+
 /// The gateway has ended.
 #[derive(Debug)]
 pub struct Stopped {
@@ -61,6 +68,18 @@ impl Stopping {
     /// Logs.
     pub fn emit(&self) {
         info!(target: "waypost", event = "stopping", signal = self.signal, drain_ms = ms(self.drain));
+    }
+}
+
+impl SignalIgnored {
+    /// Logs.
+    pub fn emit(&self) {
+        warn!(
+            target: "waypost",
+            event = "signal_ignored",
+            signal = self.signal,
+            reason = "the configuration is read at start; restart to change it",
+        );
     }
 }
 

@@ -259,9 +259,9 @@ fn is_session_lost(session: &Session, reply: &Result<Reply, Failure>) -> bool {
         Err(failure) => failure.status == Some(404),
         Ok(Reply { status: Some(404), .. }) => true,
         Ok(Reply { status: Some(400), response, .. }) => {
-            // An error without our id, or with a code of the transport, was made before anything ran.
-            let is_early =
-                response.id.is_none() || matches!(response.error_code(), Some(-32600 | -32000 | -32001));
+            // What answers our id has read the request, and may have run it. The look-alikes in the wild have
+            // `null`, or a text of their own, there.
+            let is_early = response.id.as_ref().and_then(Id::number).is_none();
             let is_about_it = |message: String| message.to_ascii_lowercase().contains("session");
             is_early && response.error_message().is_some_and(is_about_it)
         }
