@@ -7,6 +7,7 @@
 //! Must not know: upstreams.
 
 mod accept;
+mod ask;
 mod body;
 mod classify;
 mod endpoint;
@@ -21,7 +22,6 @@ mod media;
 mod modern;
 mod post;
 mod reply;
-mod seal;
 mod site;
 mod stream;
 

@@ -19,5 +19,5 @@ pub use id::Id;
 pub use message::{Body, Message, Notification, Request, Response};
 pub use meta::{HOP_KEYS, key};
 pub use method::{ListKind, Method, Routing};
-pub use object::{DuplicateKey, Look, ObjectView, Raw, Span};
+pub use object::{DuplicateKey, Look, Member, ObjectView, Raw, Span};
 pub use version::{Era, ProtocolVersion};

@@ -10,16 +10,18 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
+use super::ask::{Asker, Asks, Questions};
 use super::in_flight::{Flight, InFlight, Scope};
 use super::legacy_session::{SessionTable, SessionUse};
 use super::level::Logs;
 use super::media::single;
 use super::reply::{Asked, Reply};
-use super::seal::SealError;
 use crate::auth::Authenticator;
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
 use crate::gateway::{EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
 use crate::mcp::{Era, ListKind, Method, Raw, Request};
+use crate::seal::SealError;
+use crate::translate::from_legacy::Asking;
 use crate::wire::headers::SESSION_ID;
 
 /// What Waypost calls itself towards clients.
@@ -31,6 +33,7 @@ pub(super) struct Endpoint {
     pub(super) authenticator: Authenticator,
     pub(super) sessions: SessionTable,
     pub(super) in_flight: Arc<InFlight>,
+    pub(super) questions: Arc<Questions>,
     /// Calls of legacy clients whose connection is gone.
     pub(super) abandoned: TaskTracker,
 }
@@ -76,6 +79,10 @@ pub(super) struct Prepared {
     pub(super) asked: Asked,
     pub(super) events: mpsc::Receiver<Event>,
     pub(super) logs: Logs,
+    /// How the client hears questions on the way.
+    pub(super) asks: Asks,
+    /// Questions for the stream of the call.
+    pub(super) questions: mpsc::Receiver<Bytes>,
     /// Lets the client cancel the call while it runs.
     pub(super) flight: Flight,
     /// Keeps the session from becoming idle while it runs.
@@ -89,6 +96,8 @@ pub(super) struct Terms {
     pub(super) hop: Hop,
     pub(super) logs: Logs,
     pub(super) session: Option<SessionUse>,
+    /// Whether it can be asked while the call runs.
+    pub(super) asking: Asking,
 }
 
 impl Endpoint {
@@ -102,6 +111,7 @@ impl Endpoint {
             authenticator: Authenticator::new(config),
             sessions: SessionTable::new(config, Arc::clone(gateway.metrics()))?,
             in_flight: Arc::default(),
+            questions: Arc::default(),
             abandoned: TaskTracker::new(),
             gateway,
         })
@@ -118,8 +128,19 @@ impl Endpoint {
 
     /// Makes a call out of a request and enters it into the table of calls in flight.
     pub(super) fn prepare(&self, caller: &Caller, request: Request, terms: Terms) -> Step {
-        let Terms { era, method, hop, logs, session } = terms;
+        let Terms { era, method, hop, logs, session, asking } = terms;
         let (sink, events) = EventSink::new();
+        let (stream, questions) = mpsc::channel(1);
+        let asks = match (era, &session, asking) {
+            (Era::Modern, _, _) => Asks::ByOutcome,
+            (Era::Legacy, Some(session), Asking::Possible) => Asks::OnStream(Asker {
+                questions: Arc::clone(&self.questions),
+                session: Arc::clone(&session.id),
+                stream,
+                patience: self.gateway.config().limits.answer_timeout,
+            }),
+            (Era::Legacy, _, _) => Asks::Never,
+        };
         let (id, cancel) = (request.id.clone(), Cancel::default());
         let flight = self.in_flight.enter(caller.scope(session.as_ref()), id.clone(), cancel.clone());
         let call = Call {
@@ -136,6 +157,8 @@ impl Endpoint {
             asked: Asked { era, method, id },
             events,
             logs,
+            asks,
+            questions,
             flight,
             session,
         }))

@@ -17,6 +17,7 @@ use super::reply::{Asked, ErrorBody, Reply, object, reply};
 use crate::exchange::Hop;
 use crate::gateway::{CacheScope, GatewayError};
 use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Raw, Request, key};
+use crate::translate::from_legacy::Asking;
 use crate::wire::headers;
 
 /// How long a client may take what discovery says for fresh: upstreams come and go.
@@ -46,7 +47,8 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
         Some(Method::ToolsList) => Step::Done(list(endpoint, caller, ListKind::Tools, &request)),
         Some(method @ Method::ToolsCall) => {
             let logs = hop.log_level.as_ref().and_then(Level::read).map_or(Logs::Off, Logs::From);
-            let terms = Terms { era: Era::Modern, method, hop, logs, session: None };
+            let asking = Asking::Impossible;
+            let terms = Terms { era: Era::Modern, method, hop, logs, session: None, asking };
             endpoint.prepare(caller, request, terms)
         }
         Some(Method::Initialize | Method::Ping | Method::SetLevel) | None => {
@@ -90,7 +92,7 @@ fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
         agree(headers, headers::NAME, &name, Encoding::Marked)?;
     }
     let (capabilities, progress_token) = (Some(capabilities), request.meta(key::PROGRESS_TOKEN));
-    Ok(Hop { client_info, capabilities, log_level, progress_token })
+    Ok(Hop { client_info, capabilities, log_level, progress_token, refused_inputs: Vec::new() })
 }
 
 /// What `Mcp-Name` has to say.

@@ -40,6 +40,12 @@ impl AdmittedCall {
         &self.target
     }
 
+    /// Takes it apart: the call, where it goes, and what holds its place within the limits until it is dropped.
+    #[must_use]
+    pub fn into_parts(self) -> (Call, Target, impl Send + Sync + 'static) {
+        (self.call, self.target, self._permit)
+    }
+
     /// When its caller stops waiting.
     #[must_use]
     pub fn deadline(&self) -> Instant {
