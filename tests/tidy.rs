@@ -26,7 +26,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("seal", &["config"]),
     ("gateway", &["exchange", "catalog", "mcp", "config", "telemetry"]),
     ("upstream", &["gateway", "exchange", "translate", "wire", "mcp", "config", "telemetry", "seal"]),
-    ("downstream", &["gateway", "auth", "exchange", "translate", "wire", "mcp", "config", "telemetry", "seal"]),
+    (
+        "downstream",
+        &["gateway", "auth", "exchange", "translate", "wire", "mcp", "config", "telemetry", "seal"],
+    ),
     ("demo", &["wire", "mcp"]),
     ("admin", &["gateway", "config", "telemetry"]),
     ("app", &["admin", "demo", "upstream", "downstream", "gateway", "auth", "config", "telemetry"]),

@@ -174,8 +174,7 @@ impl Asker {
         if asked.questions.len() > QUESTIONS {
             return Err(unanswered(format!("asked more than {QUESTIONS} questions at once")));
         }
-        let unsuited =
-            asked.questions.iter().find(|(_, asked)| !asked.suits(call.hop.capabilities.as_ref()));
+        let unsuited = asked.questions.iter().find(|(_, asked)| !asked.suits(call.hop.capabilities.as_ref()));
         if let Some((_, question)) = unsuited {
             let method = &question.method;
             return Err(unanswered(format!("asked for {method:?}, which this client cannot answer")));

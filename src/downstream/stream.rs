@@ -143,6 +143,11 @@ impl Running {
                     }
                 }
             }
+            if self.ended.is_some()
+                && let Ok(question) = self.questions.try_recv()
+            {
+                return Next::Event(sse::write_event(None, None, &question));
+            }
             if let Some(reply) = self.ended.take() {
                 return Next::Ended(reply);
             }

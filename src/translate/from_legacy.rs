@@ -35,12 +35,7 @@ pub struct Handshake {
 /// `log_level` is the level that its session asked for, as JSON text. Without a handshake the client has
 /// no capabilities.
 #[must_use]
-pub fn hop(
-    request: &Request,
-    handshake: Option<&Handshake>,
-    log_level: Option<Raw>,
-    asking: Asking,
-) -> Hop {
+pub fn hop(request: &Request, handshake: Option<&Handshake>, log_level: Option<Raw>, asking: Asking) -> Hop {
     let declared = handshake.and_then(|agreed| agreed.capabilities.as_ref());
     Hop {
         client_info: handshake.and_then(|agreed| agreed.client_info.clone()),

@@ -106,7 +106,8 @@ pub fn write_discover(id: &Id) -> Bytes {
 }
 
 /// What a client declares that carries questions to whoever called.
-const ASKABLE: &[u8] = br#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}"#;
+const ASKABLE: &[u8] =
+    br#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}"#;
 
 /// Whether a server may ask its client something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,7 +300,10 @@ mod tests {
         let Message::Request(request) = parse(discover).unwrap() else { panic!() };
         assert_eq!(request.meta(key::PROTOCOL_VERSION).unwrap().text(), "\"2026-07-28\"");
         assert_eq!(request.meta(key::CLIENT_CAPABILITIES).unwrap().text(), "{}");
-        let Message::Request(request) = parse(write_initialize(&Id::from(1), Questions::Unwanted)).unwrap() else { panic!() };
+        let Message::Request(request) = parse(write_initialize(&Id::from(1), Questions::Unwanted)).unwrap()
+        else {
+            panic!()
+        };
         assert_eq!(request.param_string("protocolVersion").unwrap(), "2025-11-25");
         assert!(matches!(parse(write_initialized()).unwrap(), Message::Notification(_)));
         let bare = write_request(&Id::from(1), "ping", &[], &[]);

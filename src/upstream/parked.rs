@@ -140,12 +140,7 @@ impl Parking {
     ///
     /// # Errors
     /// If it is ours, and there is no such call any more, or not for this request.
-    pub(super) fn take(
-        &self,
-        call: &Call,
-        upstream: &str,
-        native: &str,
-    ) -> Result<Option<Carried>, Failure> {
+    pub(super) fn take(&self, call: &Call, upstream: &str, native: &str) -> Result<Option<Carried>, Failure> {
         let Some(state) = call.request.param(REQUEST_STATE).and_then(|state| state.string()) else {
             return Ok(None);
         };

@@ -82,7 +82,11 @@ fn s2c_01_a_modern_server_asks_a_legacy_client_on_the_stream_of_its_call() {
         let third = next(&mut stream);
         assert_eq!(third["method"], "sampling/createMessage");
         assert_eq!(third["params"]["maxTokens"], 9_007_199_254_740_993_u64);
-        answer(&client, &third, r#""result":{"role":"assistant","model":"m","content":{"type":"text","text":"t"}}"#);
+        answer(
+            &client,
+            &third,
+            r#""result":{"role":"assistant","model":"m","content":{"type":"text","text":"t"}}"#,
+        );
         let end = next(&mut stream);
         let expected = concat!(
             r#"two {"a":{"roots":[]},"b":{"action":"accept","content":{"name":"é"}}} "#,
@@ -91,8 +95,13 @@ fn s2c_01_a_modern_server_asks_a_legacy_client_on_the_stream_of_its_call() {
         assert_eq!(text_of(&end), expected);
         assert!(stream.event().is_none());
         let calls = up.calls();
-        assert!(calls[1].text.contains(r#""requestState":"one \u0061 n1""#), "byte for byte: {}", calls[1].text);
-        let ids: std::collections::HashSet<_> = calls.iter().map(|call| call.id().unwrap().to_owned()).collect();
+        assert!(
+            calls[1].text.contains(r#""requestState":"one \u0061 n1""#),
+            "byte for byte: {}",
+            calls[1].text
+        );
+        let ids: std::collections::HashSet<_> =
+            calls.iter().map(|call| call.id().unwrap().to_owned()).collect();
         assert_eq!(ids.len(), 3, "each try has an id of its own");
         assert!(calls[0].text.contains(&format!(r#""io.modelcontextprotocol/clientCapabilities":{ABLE}"#)));
     }
@@ -111,7 +120,8 @@ fn s2c_05_who_cannot_answer_is_not_asked() {
     assert_eq!(unable["result"]["isError"], true, "{unable}");
     assert!(text_of(&unable).contains("which this client cannot answer"), "{unable}");
     assert_eq!(declared(), json!({}));
-    let only_json = able(&gateway).calling("up__ask", r#"{"nonce":"n"}"#).header("Accept", "application/json");
+    let only_json =
+        able(&gateway).calling("up__ask", r#"{"nonce":"n"}"#).header("Accept", "application/json");
     let only_json = only_json.send().json();
     assert_eq!(only_json["result"]["isError"], true, "{only_json}");
     assert_eq!(declared(), json!({}));
@@ -137,18 +147,16 @@ fn s2c_01_refusals_reach_a_modern_server_as_far_as_it_has_them() {
 
 #[test]
 fn s2c_05_a_client_that_goes_away_ends_its_call() {
-    let up = modern_asking().http();
-    let gateway = Config::new().upstream("up", &up).ready();
+    let legacy = Legacy::start();
+    let gateway = Config::new().upstream("up", &legacy.up).ready();
     let client = able(&gateway);
     let mut stream = client.calling("up__ask", r#"{"nonce":"n"}"#).open();
     let first = next(&mut stream);
     stream.hang_up();
-    let is_over = || {
-        answer(&client, &first, r#""result":{"action":"accept"}"#);
-        Some(())
-    };
-    eventually("late answers are taken", is_over);
-    assert_eq!(client.call("up__ask", json!({"nonce": "x"}))["error"], Value::Null);
+    legacy.up.wait_method("notifications/cancelled");
+    answer(&client, &first, r#""result":{"action":"accept"}"#);
+    let is_empty = || (gateway.metrics().sum("waypost_parked_calls", &[]) < 0.5).then_some(());
+    eventually("nothing is parked", is_empty);
 }
 
 #[test]
@@ -230,7 +238,10 @@ fn s2c_01_a_legacy_server_asks_a_legacy_client() {
     assert_eq!(first["params"]["x-more"].to_string(), "1.0");
     answer(&client, &second, r#""error":{"code":-32603,"message":"no roots","data":{"x":1}}"#);
     answer(&client, &first, r#""result":{"action":"decline"}"#);
-    assert_eq!(next(&mut stream)["params"], json!({"progressToken": "mine", "progress": 2, "total": 10, "x-more": 1.0}));
+    assert_eq!(
+        next(&mut stream)["params"],
+        json!({"progressToken": "mine", "progress": 2, "total": 10, "x-more": 1.0})
+    );
     let third = next(&mut stream);
     answer(&client, &third, &format!(r#""result":{SAMPLE}"#));
     assert_eq!(next(&mut stream)["params"]["progress"], 3);
@@ -286,7 +297,11 @@ fn a_legacy_server_asks_a_modern_client_by_the_outcome() {
     let (name, roots) = (&first["elicitation/create"], &first["roots/list"]);
     assert_eq!(asked["result"]["inputRequests"][name]["params"]["message"], "n");
     let partly = retry(&client, &asked, "n", json!({roots: {"roots": []}}));
-    assert_eq!(keys(&partly).keys().collect::<Vec<_>>(), ["elicitation/create"], "what is missing is asked again");
+    assert_eq!(
+        keys(&partly).keys().collect::<Vec<_>>(),
+        ["elicitation/create"],
+        "what is missing is asked again"
+    );
     let replayed = retry(&client, &asked, "n", json!({name: {"action": "accept"}}));
     assert_eq!(replayed["error"]["code"], -32602, "a state is used once: {replayed}");
     let second = retry(&client, &partly, "n", json!({name: {"action": "accept"}, "unknown": 7}));
@@ -308,7 +323,8 @@ fn a_state_is_for_its_own_request_only() {
     let other = Client::modern_with(&gateway, "t-b").able(ABLE);
     let asked = client.call("up__ask", json!({"nonce": "n"}));
     let first = keys(&asked);
-    let answers = json!({&first["elicitation/create"]: {"action": "accept"}, &first["roots/list"]: {"roots": []}});
+    let answers =
+        json!({&first["elicitation/create"]: {"action": "accept"}, &first["roots/list"]: {"roots": []}});
     let refused = |answer: Value, what: &str| {
         assert_eq!(answer["error"]["code"], -32602, "{what}: {answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains("requestState"), "{answer}");
@@ -368,7 +384,8 @@ fn thinking_takes_nothing_of_the_timeout() {
     let asked = client.call("up__ask", json!({"nonce": "n"}));
     std::thread::sleep(Duration::from_millis(1_500));
     let first = keys(&asked);
-    let answers = json!({&first["elicitation/create"]: {"action": "accept"}, &first["roots/list"]: {"roots": []}});
+    let answers =
+        json!({&first["elicitation/create"]: {"action": "accept"}, &first["roots/list"]: {"roots": []}});
     let next = retry(&client, &asked, "n", answers);
     assert!(keys(&next).contains_key("sampling/createMessage"), "{next}");
 }
@@ -450,10 +467,22 @@ fn modern_questions_to_modern_clients_pass_untouched() {
         let params = r#"{"name":"up__ask","arguments":{"nonce":"n"},"inputResponses":{"b":{"action":"acc\u0065pt","n":1.50}},"requestState":"one \u0061 n"}"#;
         client.request("tools/call", params).send();
         let calls = up.calls();
-        assert!(calls[1].text.contains(r#""inputResponses":{"b":{"action":"acc\u0065pt","n":1.50}},"requestState":"one \u0061 n""#), "{}", calls[1].text);
+        assert!(
+            calls[1].text.contains(
+                r#""inputResponses":{"b":{"action":"acc\u0065pt","n":1.50}},"requestState":"one \u0061 n""#
+            ),
+            "{}",
+            calls[1].text
+        );
         assert_ne!(calls[0].id(), calls[1].id());
         for call in &calls {
-            assert!(call.text.contains(r#""io.modelcontextprotocol/clientCapabilities":{"roots":{},"x-own":{"a":1.0}}"#), "never widened: {}", call.text);
+            assert!(
+                call.text.contains(
+                    r#""io.modelcontextprotocol/clientCapabilities":{"roots":{},"x-own":{"a":1.0}}"#
+                ),
+                "never widened: {}",
+                call.text
+            );
         }
     }
 }

@@ -222,7 +222,15 @@ impl Client {
     /// A client of whoever serves there.
     pub fn at(address: SocketAddr, era: Era) -> Self {
         let next = AtomicU64::new(FIRST_ID);
-        Self { address, era, headers: Vec::new(), hello: None, path: "/mcp".to_owned(), capabilities: "{}".to_owned(), next }
+        Self {
+            address,
+            era,
+            headers: Vec::new(),
+            hello: None,
+            path: "/mcp".to_owned(),
+            capabilities: "{}".to_owned(),
+            next,
+        }
     }
 
     /// A client of the era, with a session if the era has them.
@@ -308,8 +316,7 @@ impl Client {
             let key = r#""io.modelcontextprotocol/clientCapabilities":"#;
             text.replacen(&format!("{key}{{}}"), &format!("{key}{}", self.capabilities), 1)
         };
-        let params =
-            if self.era == Era::Modern { declared(with_meta(params)) } else { params.to_owned() };
+        let params = if self.era == Era::Modern { declared(with_meta(params)) } else { params.to_owned() };
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
     }
 
