@@ -16,7 +16,8 @@ mod throttle;
 pub use asks::{ParkedCalls, QuestionsAsked};
 pub use events::{
     CallFinished, CallOutcome, ClientRefused, EntrySkipped, LimitReached, SessionClosed, SessionOpened,
-    UpstreamConnected, UpstreamFailed, UpstreamLost, UpstreamNoise, UpstreamStderr,
+    UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise, UpstreamStderr,
+    UpstreamUnlisted,
 };
 pub use lifecycle::{Listening, RuleUnmatched, Stopped, Stopping};
 pub use list::metrics_reference;

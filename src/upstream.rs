@@ -96,7 +96,7 @@ pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, parking: Arc<Parking>
 impl Connector {
     /// Ends the connection and waits for its end: a child's stdin is closed, then it gets SIGTERM, then
     /// SIGKILL, and so does all of its process group; a session is deleted. Takes some ten seconds at the
-    /// most. Calls that are still in flight fail.
+    /// most. Calls that are still in flight to a child fail; those over HTTP are left to their callers.
     pub async fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();

@@ -4,5 +4,6 @@
 
 pub mod headers;
 pub mod json;
+pub mod mirror;
 pub mod ndjson;
 pub mod sse;

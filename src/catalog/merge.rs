@@ -47,6 +47,14 @@ pub struct Entry {
     text: Bytes,
 }
 
+impl Entry {
+    /// The entry as it is listed, with the exposed name.
+    #[must_use]
+    pub fn text(&self) -> &Bytes {
+        &self.text
+    }
+}
+
 /// Something that the merge left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

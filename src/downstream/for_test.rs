@@ -26,7 +26,7 @@ use crate::telemetry::Metrics;
 use crate::wire::json;
 
 /// The names of its tools say what they do.
-const TOOLS: [&str; 8] = ["echo", "talk", "slow", "late", "asks", "fails", "absent", "panics"];
+const TOOLS: [&str; 9] = ["echo", "talk", "slow", "late", "asks", "fails", "absent", "panics", "mirrors"];
 
 /// An upstream without a server.
 pub(super) struct Scripted {
@@ -144,9 +144,15 @@ impl Bench {
         config.clients[1].tokens = vec![token("b")];
         config.clients[2].is_anonymous = true;
         change(&mut config);
-        let tool = |name: &str| ListedTool {
-            name: name.into(),
-            text: Raw::from_value(&json!({"name": name, "inputSchema": {"type": "object"}, "x": 1.0})),
+        let plain = json!({"type": "object"});
+        let mirrored = json!({"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "count": {"type": "integer", "x-mcp-header": "Count"},
+        }});
+        let tool = |name: &str| {
+            let schema = if name == "mirrors" { &mirrored } else { &plain };
+            let text = Raw::from_value(&json!({"name": name, "inputSchema": schema, "x": 1.0}));
+            ListedTool { name: name.into(), text }
         };
         let offer = Offer {
             health: Health::Ready,

@@ -19,6 +19,7 @@ use crate::gateway::{CacheScope, GatewayError};
 use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Raw, Request, key};
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers;
+use crate::wire::mirror::Mirror;
 
 /// How long a client may take what discovery says for fresh: upstreams come and go.
 const DISCOVERY_TTL: Duration = Duration::ZERO;
@@ -46,6 +47,9 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
         Some(Method::Discover) => Step::Done(discover(endpoint, caller, &request)),
         Some(Method::ToolsList) => Step::Done(list(endpoint, caller, ListKind::Tools, &request)),
         Some(method @ Method::ToolsCall) => {
+            if let Err(refusal) = check_mirrored(endpoint, caller, headers, &request) {
+                return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &refusal));
+            }
             let logs = hop.log_level.as_ref().and_then(Level::read).map_or(Logs::Off, Logs::From);
             let asking = Asking::Impossible;
             let terms = Terms { era: Era::Modern, method, hop, logs, session: None, asking };
@@ -129,10 +133,40 @@ fn agree(headers: &HeaderMap, name: HeaderName, body: &str, encoding: Encoding) 
             headers::decode_value(value).map_err(|bad| mismatch(format!("is malformed: {bad}")))?
         }
     };
-    if said == body {
+    if said == body || is_same_integer(&said, body) {
         return Ok(());
     }
     Err(mismatch(format!("value {said:?} does not match the body's {body:?}")))
+}
+
+/// Whether a header like `42.0` means the body's `42`.
+fn is_same_integer(said: &str, body: &str) -> bool {
+    let Some((whole, fraction)) = said.split_once('.') else { return false };
+    whole == body
+        && whole.parse::<i64>().is_ok()
+        && !fraction.is_empty()
+        && fraction.bytes().all(|digit| digit == b'0')
+}
+
+/// Checks the headers that mirror arguments of a tool, as far as the tool is there and its annotations can
+/// be followed.
+fn check_mirrored(
+    endpoint: &Endpoint,
+    caller: &Caller,
+    headers: &HeaderMap,
+    request: &Request,
+) -> Result<(), ErrorBody> {
+    let tool = request.param_string("name");
+    let tool = tool.and_then(|name| endpoint.gateway.listed_tool(&caller.principal, &name));
+    let Some(mirror) = tool.and_then(|tool| Mirror::of(&tool).ok()) else { return Ok(()) };
+    mirror.values(request).try_for_each(|(name, value)| match value {
+        Some(value) => agree(headers, name.clone(), &value, Encoding::Marked),
+        None if headers.contains_key(name) => {
+            let text = format!("Header mismatch: {name} mirrors an argument that the body does not have");
+            Err(ErrorBody::new(Code::HeaderMismatch, text))
+        }
+        None => Ok(()),
+    })
 }
 
 fn discover(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply {

@@ -259,7 +259,7 @@ fn facts(error: &GatewayError) -> Value {
 /// The same facts in words that a model can act on.
 fn advice(error: &GatewayError) -> String {
     let what = match &error.upstream {
-        Some(upstream) => format!("Upstream {upstream:?} {}.", error.text.trim_end_matches('.')),
+        Some(upstream) => format!("Upstream {upstream:?}: {}.", error.text.trim_end_matches('.')),
         None => format!("{}.", error.text.trim_end_matches('.')),
     };
     let executed = match error.executed {

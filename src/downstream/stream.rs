@@ -37,6 +37,10 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Why a call ends whose response nobody reads any more.
 pub(super) const DISCONNECTED: &str = "client disconnected";
 
+/// Calls that go on though their connection is gone; beyond, a lost connection ends a call in either era.
+/// Without a bound, a client that hangs up at once could have more calls under way than connections.
+const MAX_ABANDONED: usize = 1024;
+
 /// Carries a call to its end, or to the first thing that must be sent before it.
 ///
 /// Cancel safe: dropping the future, or the body of the response, is the client's going away.
@@ -246,7 +250,9 @@ impl Drop for Carried {
         let Some(call) = self.call.take() else { return };
         match (self.era, Handle::try_current()) {
             // Its events find nobody and are dropped. Its deadline bounds it.
-            (Era::Legacy, Ok(runtime)) => drop(self.abandoned.spawn_on(call, &runtime)),
+            (Era::Legacy, Ok(runtime)) if self.abandoned.len() < MAX_ABANDONED => {
+                drop(self.abandoned.spawn_on(call, &runtime));
+            }
             (Era::Legacy | Era::Modern, _) => self.cancel.cancel(DISCONNECTED),
         }
     }

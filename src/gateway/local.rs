@@ -62,6 +62,14 @@ impl Gateway {
         Ok(Page { entries, next_cursor, ttl, scope })
     }
 
+    /// One tool as it is listed; `None` where `principal` does not see it.
+    #[must_use]
+    pub fn listed_tool(&self, principal: &Principal, exposed: &str) -> Option<Bytes> {
+        let current = self.current.load();
+        let (index, entry) = current.snapshot.find(exposed)?;
+        current.snapshot.view(principal.client)?.shows(index).then(|| entry.text().clone())
+    }
+
     /// The least time that all parts may be taken for fresh, and whether one of them, or a policy, makes the
     /// whole private. A part that does not say how long, or is not there yet, makes it zero.
     fn caching(&self, offers: &[Arc<Offer>]) -> (Duration, CacheScope) {

@@ -179,6 +179,13 @@ impl ObjectView {
         self.get(text, key).map(|span| Raw::trusted(text.slice(span)))
     }
 
+    /// The value of the last member called `key`, as readers take it that do not refuse doubles.
+    #[must_use]
+    pub fn last(&self, text: &Bytes, key: &str) -> Option<Raw> {
+        let member = self.members.iter().rev().find(|member| member.is(text, key))?;
+        Some(Raw::trusted(text.slice(member.value.clone())))
+    }
+
     /// The value of `key`, decoded, if it is a string.
     #[must_use]
     pub fn string(&self, text: &Bytes, key: &str) -> Option<String> {

@@ -122,6 +122,26 @@ pub struct UpstreamFailed<'a> {
     pub retry_in: Duration,
 }
 
+/// The tools of a connected upstream were read again.
+#[derive(Debug)]
+pub struct UpstreamListed<'a> {
+    /// Its name.
+    pub upstream: &'a str,
+    /// Tools listed.
+    pub tools: usize,
+}
+
+/// The tools of a connected upstream could not be read; the connection stays.
+#[derive(Debug)]
+pub struct UpstreamUnlisted<'a> {
+    /// Its name.
+    pub upstream: &'a str,
+    /// Why; for the log.
+    pub reason: &'a str,
+    /// When they are read again.
+    pub retry_in: Duration,
+}
+
 /// An established connection broke.
 #[derive(Debug)]
 pub struct UpstreamLost<'a> {
@@ -265,6 +285,33 @@ impl UpstreamFailed<'_> {
         warn!(
             target: "waypost::upstream",
             event = "upstream_failed",
+            upstream = self.upstream,
+            reason = clip(self.reason, MAX_REASON),
+            retry_in_ms = ms(self.retry_in),
+        );
+    }
+}
+
+impl UpstreamListed<'_> {
+    /// Logs and counts.
+    pub fn emit(&self, metrics: &Metrics) {
+        let tools = i64::try_from(self.tools).unwrap_or(i64::MAX);
+        metrics.tools.with(&[self.upstream], |cell| cell.set(tools));
+        debug!(
+            target: "waypost::upstream",
+            event = "upstream_listed",
+            upstream = self.upstream,
+            tools = self.tools,
+        );
+    }
+}
+
+impl UpstreamUnlisted<'_> {
+    /// Logs.
+    pub fn emit(&self, _metrics: &Metrics) {
+        warn!(
+            target: "waypost::upstream",
+            event = "upstream_unlisted",
             upstream = self.upstream,
             reason = clip(self.reason, MAX_REASON),
             retry_in_ms = ms(self.retry_in),

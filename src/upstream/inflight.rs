@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use super::failure::Failure;
-use super::listener::{Listener, progress_token};
+use super::listener::{Listener, Logs, progress_token};
+use crate::exchange::{Event, EventKind};
 use crate::gateway::Executed;
 use crate::mcp::{Notification, Response};
 
@@ -93,21 +94,36 @@ impl InFlight {
         })
     }
 
-    /// Passes progress on to the call that it belongs to; `false` if it is no progress. It is dropped if its
-    /// call is over, wants none, or does not read: a reader that serves many calls waits for none of them.
+    /// Passes a notification on to the call that it belongs to; `false` if that cannot be told, and it is no
+    /// progress. It is dropped if its call is over, does not want it, or does not read: a reader that serves
+    /// many calls waits for none of them.
     pub(super) fn hear(&self, notification: &Notification) -> bool {
-        if &*notification.method != "notifications/progress" {
-            return false;
-        }
-        let token = progress_token(notification);
-        let listener = token.and_then(|id| self.lock().waiting.get(&id)?.listener.clone());
-        let event = listener.as_ref().and_then(|listener| listener.progress(notification));
-        if let (Some(listener), Some(event)) = (listener, event)
-            && !listener.events.offer(event)
-        {
-            tracing::debug!("a slow reader missed a progress notification");
+        let (listener, event) = match &*notification.method {
+            "notifications/progress" => {
+                let id = progress_token(notification);
+                let Some(listener) = id.and_then(|id| self.lock().waiting.get(&id)?.listener.clone()) else {
+                    return true;
+                };
+                let Some(event) = listener.progress(notification) else { return true };
+                (listener, event)
+            }
+            "notifications/message" => {
+                let Some(listener) = self.only_one_that_asked_for_logs() else { return false };
+                (listener, Event { kind: EventKind::Log, notification: notification.clone() })
+            }
+            _ => return false,
+        };
+        if !listener.events.offer(event) {
+            tracing::debug!("a slow reader missed a notification");
         }
         true
+    }
+
+    fn only_one_that_asked_for_logs(&self) -> Option<Listener> {
+        let table = self.lock();
+        let listeners = table.waiting.values().filter_map(|waiting| waiting.listener.as_ref());
+        let mut asked = listeners.filter(|listener| listener.logs == Logs::Asked);
+        asked.next().filter(|_| asked.next().is_none()).cloned()
     }
 
     /// Fails everybody who waits, and whoever comes later.

@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
-use super::listener::Listener;
+use super::listener::{Listener, Logs};
 use super::question::QuestionSink;
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::wire::Wire;
@@ -45,18 +45,20 @@ pub(super) struct Legacy {
 }
 
 /// The session on a server behind HTTP. On a pipe there is the one without an id.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Session {
     /// Counts how often it was made.
     generation: u64,
     id: Option<HeaderValue>,
+    /// What every request in it carries over HTTP.
+    headers: Arc<HeaderMap>,
 }
 
 /// What a handshake gave.
 #[derive(Debug)]
 pub(super) struct Handshake {
     hello: Hello,
-    session: Option<HeaderValue>,
+    session: Session,
 }
 
 /// Why a handshake did not come about.
@@ -75,22 +77,23 @@ pub(super) async fn shake_hands(wire: &Wire) -> Result<Handshake, NotOpened> {
         false => Questions::Unwanted,
     };
     let write = |id: &Id| write_initialize(id, questions);
-    let reply = wire.ask(write, HeaderMap::new()).await.map_err(NotOpened::Failure)?;
+    let reply = wire.ask(write, Arc::default()).await.map_err(NotOpened::Failure)?;
     let hello = read_initialize(&reply.response).map_err(NotOpened::Answer)?;
-    let handshake = Handshake { hello, session: reply.session };
-    let headers = headers(&handshake.hello, handshake.session.as_ref());
+    let session = Session::first(&hello, reply.session);
+    let headers = Arc::clone(&session.headers);
     wire.transport.notify(write_initialized(), headers).await.map_err(NotOpened::Failure)?;
-    Ok(handshake)
+    Ok(Handshake { hello, session })
 }
 
-/// What every request after the handshake carries over HTTP.
-fn headers(hello: &Hello, session: Option<&HeaderValue>) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(hello.version.as_str()));
-    if let Some(session) = session {
-        headers.insert(SESSION_ID, session.clone());
+impl Session {
+    fn first(hello: &Hello, id: Option<HeaderValue>) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(hello.version.as_str()));
+        if let Some(id) = &id {
+            headers.insert(SESSION_ID, id.clone());
+        }
+        Self { generation: 1, id, headers: Arc::new(headers) }
     }
-    headers
 }
 
 impl NotOpened {
@@ -115,10 +118,10 @@ impl Legacy {
     /// Takes over a connection whose handshake is done. Over HTTP, listens to what the server says by
     /// itself, if it has a stream for that.
     pub(super) fn new(wire: Arc<Wire>, handshake: Handshake, tasks: &TaskTracker) -> Self {
-        let session = watch::Sender::new(Session { generation: 1, id: handshake.session });
+        let session = watch::Sender::new(handshake.session);
         let ended = CancellationToken::new();
         if let Transport::Http(endpoint) = &wire.transport {
-            let listening = stream::listen(endpoint.clone(), handshake.hello.clone(), session.subscribe());
+            let listening = stream::listen(endpoint.clone(), session.subscribe());
             let ended = ended.clone();
             tasks.spawn(async move { ended.run_until_cancelled(listening).await });
         }
@@ -159,16 +162,16 @@ impl Legacy {
             let token = wants_progress.then(|| Raw::trusted(id.bytes().clone()));
             to_legacy::write_request(&call.request, Onward { id, native, progress_token: token.as_ref() })
         };
-        let listener = Listener::of(call, questions);
+        let listener = Listener { questions, ..Listener::of(call, Logs::Unknown) };
         let farewell = Farewell::Cancelled(call.cancel.clone());
         self.exchange(&write, Some(listener), farewell).await.map(to_legacy::read_response)
     }
 
     /// Ends the session, where there is one, and the connection.
     pub(super) async fn stop(&self) {
-        let session = self.session.borrow().id.clone();
-        if let (Transport::Http(endpoint), Some(_)) = (&self.wire.transport, &session) {
-            endpoint.delete(headers(&self.hello, session.as_ref())).await;
+        let session = self.session.borrow().clone();
+        if let (Transport::Http(endpoint), Some(_)) = (&self.wire.transport, &session.id) {
+            endpoint.delete(&session.headers).await;
         }
         self.wire.transport.stop().await;
     }
@@ -184,7 +187,7 @@ impl Legacy {
         let session = self.session.borrow().clone();
         let first = self.send(&session, write, listener.clone(), farewell.clone()).await;
         if !is_session_lost(&session, &first) {
-            return first.map(|reply| reply.response);
+            return first.inspect(|reply| self.wire.note(reply)).map(|reply| reply.response);
         }
         self.renew(session.generation).await?;
         let session = self.session.borrow().clone();
@@ -204,7 +207,7 @@ impl Legacy {
     ) -> Result<Reply, Failure> {
         let id = self.wire.mint();
         let text = write(&Id::from(id));
-        let headers = headers(&self.hello, session.id.as_ref());
+        let headers = Arc::clone(&session.headers);
         let resumption = Resumption::ByEventId;
         self.wire.transport.request(Outgoing { id, text, headers, listener, farewell, resumption }).await
     }
@@ -222,7 +225,7 @@ impl Legacy {
             return Err(self.broken(Failure::unavailable("it changed its protocol version")));
         }
         *self.level.lock().unwrap_or_else(PoisonError::into_inner) = LEVELS.len();
-        self.session.send_replace(Session { generation: lost + 1, id: handshake.session });
+        self.session.send_replace(Session { generation: lost + 1, ..handshake.session });
         // It may have been restarted as something else.
         self.wire.unsolicited.doubt_tools();
         Ok(())

@@ -14,6 +14,17 @@ pub(super) struct Listener {
     pub(super) caller_token: Option<Raw>,
     /// Who takes questions of the server; `None` where nobody can be asked.
     pub(super) questions: Option<QuestionSink>,
+    /// What log messages on a stream that many share have to do with the call.
+    pub(super) logs: Logs,
+}
+
+/// What log messages on a stream that many share have to do with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Logs {
+    /// Nothing that anybody could tell.
+    Unknown,
+    /// They are its own where no other call in flight has asked for any: the server sends none unasked.
+    Asked,
 }
 
 /// Whose business a notification is that came on the stream of one call.
@@ -36,9 +47,14 @@ pub(super) fn progress_token(notification: &Notification) -> Option<u64> {
 }
 
 impl Listener {
-    /// Who hears the notifications of a call, and its questions if there is somebody to ask.
-    pub(super) fn of(call: &Call, questions: Option<QuestionSink>) -> Self {
-        Self { events: call.events.clone(), caller_token: call.hop.progress_token.clone(), questions }
+    /// Who hears the notifications of a call; questions are refused.
+    pub(super) fn of(call: &Call, logs: Logs) -> Self {
+        Self {
+            events: call.events.clone(),
+            caller_token: call.hop.progress_token.clone(),
+            logs,
+            questions: None,
+        }
     }
 
     /// The event that a progress notification of this call is, under the caller's token; `None` if the
@@ -88,7 +104,7 @@ mod tests {
 
     fn listener(token: Option<&str>) -> Listener {
         let caller_token = token.map(|token| Raw::trusted(Bytes::from(token.to_owned())));
-        Listener { events: EventSink::new().0, caller_token, questions: None }
+        Listener { events: EventSink::new().0, caller_token, logs: Logs::Unknown, questions: None }
     }
 
     #[test]

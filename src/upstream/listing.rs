@@ -14,6 +14,7 @@ use crate::config::Limits;
 use crate::gateway::ListedTool;
 use crate::mcp::{Body, Code, ObjectView, Raw, Response, code_of};
 use crate::telemetry::{EntrySkipped, Metrics};
+use crate::wire::mirror::{Mirror, Mirrors};
 
 /// How far a list is read.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,8 @@ pub(super) struct Listing {
     pub(super) ttl: Option<Duration>,
     /// Whether one of its pages is private.
     pub(super) is_private: bool,
+    /// Which arguments go into headers, by tool, where there are any.
+    pub(super) mirrors: Arc<Mirrors>,
 }
 
 /// Reads one list of one server.
@@ -60,8 +63,13 @@ impl ListReader {
     /// # Errors
     /// If a page cannot be had: half a list is none.
     pub(super) async fn read_tools(&self, connection: &Connection) -> Result<Listing, Failure> {
-        let mut reading =
-            Reading { reader: self, listing: Listing::default(), names: HashSet::new(), bytes: 0 };
+        let mut reading = Reading {
+            reader: self,
+            listing: Listing::default(),
+            names: HashSet::new(),
+            bytes: 0,
+            mirrors: connection.mirrors_arguments(),
+        };
         let mut cursors = HashSet::new();
         let mut cursor: Option<Raw> = None;
         for page in 0..self.bounds.pages {
@@ -105,6 +113,8 @@ struct Reading<'a> {
     listing: Listing,
     names: HashSet<Arc<str>>,
     bytes: usize,
+    /// Whether arguments go into headers on this connection.
+    mirrors: bool,
 }
 
 impl Reading<'_> {
@@ -140,6 +150,15 @@ impl Reading<'_> {
         let name: Arc<str> = name.into();
         if !self.names.insert(Arc::clone(&name)) {
             return self.reader.skip(&name, "an earlier entry of the list has the same name");
+        }
+        if self.mirrors {
+            match Mirror::of(&text) {
+                Err(error) => return self.reader.skip(&name, &error.to_string()),
+                Ok(mirror) if mirror.is_empty() => {}
+                Ok(mirror) => {
+                    Arc::make_mut(&mut self.listing.mirrors).insert(Arc::clone(&name), mirror);
+                }
+            }
         }
         self.listing.tools.push(ListedTool { name, text: Raw::trusted(text) });
     }

@@ -7,13 +7,14 @@ mod subscription;
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
-use super::listener::Listener;
+use super::listener::{Listener, Logs};
 use super::transport::{Farewell, Outgoing, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Answer, Call, Cancel, Hop, Outcome, ResultForm};
@@ -22,12 +23,14 @@ use crate::translate::hello::{Hello, own_meta, write_request};
 use crate::translate::input;
 use crate::translate::to_legacy::Onward;
 use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
+use crate::wire::mirror::Mirrors;
 
 /// A connection to a modern server.
 #[derive(Debug)]
 pub(super) struct Modern {
     wire: Arc<Wire>,
     hello: Hello,
+    mirrors: ArcSwap<Mirrors>,
     _subscription: DropGuard,
 }
 
@@ -61,7 +64,7 @@ impl Modern {
                 }
             });
         }
-        Self { wire, hello, _subscription: ended.drop_guard() }
+        Self { wire, hello, mirrors: ArcSwap::default(), _subscription: ended.drop_guard() }
     }
 
     pub(super) fn hello(&self) -> &Hello {
@@ -72,11 +75,16 @@ impl Modern {
         &self.wire
     }
 
+    /// From now on the arguments that these name go into headers.
+    pub(super) fn mirror(&self, mirrors: Arc<Mirrors>) {
+        self.mirrors.store(mirrors);
+    }
+
     /// Asks something of our own.
     pub(super) async fn ask(&self, method: &str, params: &[(&str, Raw)]) -> Result<Response, Failure> {
         let version = self.hello.version;
         let write = |id: &Id| write_request(id, method, params, &own_meta(version));
-        let reply = self.wire.ask(write, headers(version, method, None)).await?;
+        let reply = self.wire.ask(write, Arc::new(headers(version, method, None))).await?;
         Ok(reply.response)
     }
 
@@ -87,15 +95,22 @@ impl Modern {
         let own = Id::from(id);
         let token = call.hop.progress_token.as_ref().map(|_| Raw::trusted(own.bytes().clone()));
         let onward = Onward { id: &own, native, progress_token: token.as_ref() };
+        let mut headers = headers(self.hello.version, call.method.as_str(), Some(native));
+        if let Some(mirror) = self.mirrors.load().get(native) {
+            mirror.add_to(&mut headers, &call.request);
+        }
+        let logs = if call.hop.log_level.is_some() { Logs::Asked } else { Logs::Unknown };
         let outgoing = Outgoing {
             id,
             text: write(&call.request, &call.hop, self.hello.version, onward),
-            headers: headers(self.hello.version, call.method.as_str(), Some(native)),
-            listener: Some(Listener::of(call, None)),
+            headers: Arc::new(headers),
+            listener: Some(Listener::of(call, logs)),
             farewell: farewell(&self.wire, call.cancel.clone()),
             resumption: Resumption::Never,
         };
-        self.wire.transport.request(outgoing).await.map(|reply| read(reply.response))
+        let reply = self.wire.transport.request(outgoing).await?;
+        self.wire.note(&reply);
+        Ok(read(reply.response))
     }
 
     pub(super) async fn stop(&self) {

@@ -114,13 +114,18 @@ impl Dialer {
             false => timeout(self.patience(), &mut asking).await,
         };
         let verdict = match heard {
-            Ok(heard) => judge(&wire, heard)?,
-            Err(_) => {
-                let opened = self.shake_hands_while(&wire, asking).await;
-                return self.settle(wire, opened).await;
+            Ok(heard) => {
+                drop(asking);
+                judge(&wire, heard)?
             }
+            Err(_) => match self.shake_hands_while(&wire, asking).await {
+                // It started slowly, and then died of the probe.
+                Err(NotOpened::Failure(failure)) if failure.scope == Scope::Connection && !wire.is_http() => {
+                    Verdict::Died(failure)
+                }
+                opened => return self.settle(wire, opened).await,
+            },
         };
-        drop(asking);
         match verdict {
             Verdict::Modern(hello) => Ok(self.modern(wire, hello)),
             Verdict::Legacy if is_pinned => Ok(self.modern(wire, Hello::silent(ProtocolVersion::NEWEST))),
@@ -220,7 +225,7 @@ enum Opened {
 
 async fn discover(wire: &Wire) -> Result<Reply, Failure> {
     let headers = modern::headers(ProtocolVersion::NEWEST, "server/discover", None);
-    wire.ask(write_discover, headers).await
+    wire.ask(write_discover, Arc::new(headers)).await
 }
 
 /// What an answer to the probe, or its absence, shows.

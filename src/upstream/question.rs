@@ -3,6 +3,8 @@
 //!
 //! Must not know: how the caller is asked.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::mpsc;
@@ -37,7 +39,7 @@ pub(super) struct Asked {
 #[derive(Clone, Debug)]
 pub(super) enum WayBack {
     /// A POST with these headers.
-    Http(Endpoint, HeaderMap),
+    Http(Endpoint, Arc<HeaderMap>),
 }
 
 /// What is said to a question.
@@ -70,7 +72,7 @@ impl Asked {
         let id = String::from_utf8_lossy(self.id.bytes());
         let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{name}\":{}}}", said.text());
         match &self.way_back {
-            WayBack::Http(endpoint, headers) => endpoint.answer(Bytes::from(text), headers.clone()).await,
+            WayBack::Http(endpoint, headers) => endpoint.answer(Bytes::from(text), Arc::clone(headers)).await,
         }
     }
 

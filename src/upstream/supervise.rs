@@ -17,7 +17,10 @@ use super::listing::{ListReader, Listing};
 use super::probe::Dialer;
 use crate::config::UpstreamConfig;
 use crate::gateway::{Health, Offer};
-use crate::telemetry::{Metrics, UpstreamConnected, UpstreamFailed, UpstreamLost};
+use crate::telemetry::{
+    Metrics, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamUnlisted,
+};
+use crate::wire::mirror::Mirrors;
 
 pub(super) use desk::Desk;
 use desk::Outage;
@@ -34,6 +37,8 @@ const ATTEMPT_SPACING: Duration = Duration::from_secs(1);
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How close two readings of a list may follow each other.
 const LIST_SPACING: Duration = Duration::from_millis(500);
+/// How often in a row a list may fail before the connection over HTTP is made anew.
+const LIST_TRIES: u32 = 3;
 /// The shortest lifetime of a list that is believed.
 const SHORTEST_TTL: Duration = Duration::from_secs(5);
 /// A time that does not come.
@@ -58,6 +63,8 @@ struct Course {
     /// When the last known lists are no longer served.
     grace_ends: Option<Instant>,
     down_since: Option<Instant>,
+    /// Which arguments went into headers when the lists were last read.
+    mirrors: Arc<Mirrors>,
 }
 
 impl Supervisor {
@@ -68,6 +75,7 @@ impl Supervisor {
             connects: 0,
             grace_ends: None,
             down_since: None,
+            mirrors: Arc::default(),
         };
         while !self.stop.is_cancelled() {
             let began = Instant::now();
@@ -160,6 +168,7 @@ impl Supervisor {
     ) -> Option<Failure> {
         course.connects += 1;
         course.down_since = None;
+        connection.mirror(Arc::clone(&course.mirrors));
         self.desk.open(connection);
         let mut schedule = Schedule::new(self.config.refresh);
         let mut reading: Option<BoxFuture<'_, Result<Listing, Failure>>> = None;
@@ -176,9 +185,12 @@ impl Supervisor {
                 result = async { reading.as_mut()?.await.into() }, if reading.is_some() => {
                     reading = None;
                     let Some(result) = result else { continue };
-                    self.publish(connection, course, &mut schedule, result);
+                    let failure = self.publish(connection, course, &mut schedule, result);
                     if !std::mem::replace(&mut is_announced, true) {
                         self.announce(connection, course, began);
+                    }
+                    if let Some(failure) = failure.filter(|_| schedule.is_hopeless(connection)) {
+                        return Some(failure);
                     }
                 }
             }
@@ -192,28 +204,32 @@ impl Supervisor {
         }
     }
 
-    /// Publishes what was read. If nothing could be, the connection stays, and what was known is served on
-    /// for as long as it is in grace.
+    /// Publishes what was read. If nothing could be, what was known is served on for as long as it is in
+    /// grace; gives back why.
     fn publish(
         &self,
         connection: &Connection,
         course: &mut Course,
         schedule: &mut Schedule,
         result: Result<Listing, Failure>,
-    ) {
+    ) -> Option<Failure> {
         let hello = connection.hello();
-        let listing = match result {
+        let (listing, failure) = match result {
             Ok(listing) => {
                 schedule.succeeded(listing.ttl);
                 course.grace_ends = None;
-                Some(listing)
+                course.mirrors = Arc::clone(&listing.mirrors);
+                connection.mirror(Arc::clone(&listing.mirrors));
+                UpstreamListed { upstream: &self.config.name, tools: listing.tools.len() }
+                    .emit(&self.metrics);
+                (Some(listing), None)
             }
             Err(failure) => {
                 let retry_in = schedule.failed();
                 course.grace_ends.get_or_insert_with(|| Instant::now() + self.config.grace);
-                UpstreamFailed { upstream: &self.config.name, reason: &failure.reason(), retry_in }
+                UpstreamUnlisted { upstream: &self.config.name, reason: &failure.reason(), retry_in }
                     .emit(&self.metrics);
-                None
+                (None, Some(failure))
             }
         };
         self.desk.change_offer(|offer| {
@@ -229,6 +245,7 @@ impl Supervisor {
                 offer.is_private = listing.is_private;
             }
         });
+        failure
     }
 
     fn announce(&self, connection: &Connection, course: &Course, began: Instant) {
@@ -279,6 +296,12 @@ impl Schedule {
         self.retries.reset();
         self.last = Some(now);
         self.due = now + self.refresh.min(ttl.unwrap_or(NEVER));
+    }
+
+    /// Whether the list has failed so often that the server may have become another one. A new connection
+    /// over HTTP costs little; a child is not ended for it.
+    fn is_hopeless(&self, connection: &Connection) -> bool {
+        self.retries.failures() >= LIST_TRIES && connection.wire().is_http()
     }
 
     /// It could not be read: says when it is tried again.

@@ -5,4 +5,5 @@ mod eras;
 mod lives;
 mod pipes;
 mod posts;
+mod sessions;
 mod site;

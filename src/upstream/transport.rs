@@ -6,6 +6,8 @@ pub(super) mod child;
 pub(super) mod http;
 pub(super) mod stdio;
 
+use std::sync::Arc;
+
 use ::http::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 
@@ -23,7 +25,7 @@ pub(super) struct Outgoing {
     /// The message.
     pub(super) text: Bytes,
     /// Headers of this request, where there are any.
-    pub(super) headers: HeaderMap,
+    pub(super) headers: Arc<HeaderMap>,
     /// Who hears what precedes the answer.
     pub(super) listener: Option<Listener>,
     /// What is said when the request is dropped before its end.
@@ -86,7 +88,7 @@ impl Transport {
     ///
     /// # Errors
     /// If it could not be sent, or was refused.
-    pub(super) async fn notify(&self, text: Bytes, headers: HeaderMap) -> Result<(), Failure> {
+    pub(super) async fn notify(&self, text: Bytes, headers: Arc<HeaderMap>) -> Result<(), Failure> {
         match self {
             Self::Stdio(pipe) => pipe.notify(text).await,
             Self::Http(endpoint) => Box::pin(endpoint.notify(text, headers)).await,

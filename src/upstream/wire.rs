@@ -9,7 +9,10 @@ use http::HeaderMap;
 use super::failure::Failure;
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::unsolicited::Unsolicited;
-use crate::mcp::Id;
+use crate::mcp::{Code, Id, code_of};
+
+/// The code that servers use where they have none for what they refuse.
+const SERVER_ERROR: i64 = -32000;
 
 /// A connection to a server of whichever era.
 #[derive(Debug)]
@@ -29,11 +32,35 @@ impl Wire {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Whether every request has a stream of its own.
+    pub(super) fn is_http(&self) -> bool {
+        matches!(self.transport, Transport::Http(_))
+    }
+
+    /// Looks whether an answer raises doubts that we still know the server: an error over HTTP that says
+    /// that we speak wrongly. It may have been restarted as something else, or have changed a schema; reading
+    /// its lists again will show that.
+    pub(super) fn note(&self, reply: &Reply) {
+        const CODES: [Code; 5] = [
+            Code::InvalidRequest,
+            Code::MethodNotFound,
+            Code::InvalidParams,
+            Code::HeaderMismatch,
+            Code::UnsupportedVersion,
+        ];
+        let code = reply.response.error_code();
+        let is_doubtful =
+            code == Some(SERVER_ERROR) || CODES.iter().any(|known| code == Some(code_of(*known)));
+        if is_doubtful && matches!(reply.status, Some(400 | 404)) {
+            self.unsolicited.doubt_tools();
+        }
+    }
+
     /// Asks something of our own, for which nobody waits but us: nothing is said when it is dropped.
     pub(super) async fn ask(
         &self,
         write: impl FnOnce(&Id) -> Bytes,
-        headers: HeaderMap,
+        headers: Arc<HeaderMap>,
     ) -> Result<Reply, Failure> {
         let id = self.mint();
         let text = write(&Id::from(id));

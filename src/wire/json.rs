@@ -71,6 +71,47 @@ fn check_depth(text: &[u8]) -> Result<(), JsonError> {
     Ok(())
 }
 
+/// The numeric id of a message of which only the two ends are there, if it can be seen in one of them: as a
+/// member of the outermost object near its beginning, or as its last member.
+#[must_use]
+pub fn glimpse_id(head: &[u8], tail: &[u8]) -> Option<u64> {
+    id_in_head(head).or_else(|| id_in_tail(tail))
+}
+
+fn id_in_head(head: &[u8]) -> Option<u64> {
+    let (mut depth, mut rest) = (0_usize, head);
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        match first {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                rest = after_string(behind);
+                if depth == 1 && behind.starts_with(b"id\"") {
+                    if let Some(value) = rest.trim_ascii_start().strip_prefix(b":") {
+                        return leading_number(value.trim_ascii_start());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn id_in_tail(tail: &[u8]) -> Option<u64> {
+    let body = tail.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
+    let digits = body.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, number) = body.split_at_checked(body.len() - digits)?;
+    let before = before.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end().strip_suffix(b"\"id\"")?;
+    before.trim_ascii_end().ends_with(b",").then(|| leading_number(number))?
+}
+
+fn leading_number(text: &[u8]) -> Option<u64> {
+    let end = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(text.get(..end)?).ok()?.parse().ok()
+}
+
 /// What follows the string whose opening quote has been read.
 fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
@@ -127,6 +168,36 @@ fn check_keys(text: &[u8], envelope: &ObjectView) -> Result<(), JsonError> {
     Ok(())
 }
 
+/// The keys that decide what a request is, in the envelope and in `params`.
+const DECIDING: [&[&str]; 2] =
+    [&["jsonrpc", "id", "method", "params"], &["name", "uri", "ref", "arguments", "_meta"]];
+
+/// Refuses spellings of a deciding key that differ in case only: some servers match keys without case, and
+/// would read another name than the policy.
+fn check_case(text: &[u8], envelope: &ObjectView, params: &ObjectView) -> Result<(), JsonError> {
+    for (view, deciding) in [envelope, params].into_iter().zip(DECIDING) {
+        for member in &view.members {
+            let key = member.name(text);
+            let folded: String = key.chars().map(fold).collect();
+            if deciding.contains(&folded.as_str()) && !deciding.contains(&&*key) {
+                return Err(JsonError::Shape(format!(
+                    "the key {key:?} differs from {folded:?} in case only"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A letter without case, as JSON readers that ignore it fold it (long s and the Kelvin sign included).
+fn fold(letter: char) -> char {
+    match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    }
+}
+
 fn into_call(
     text: Bytes,
     envelope: ObjectView,
@@ -139,6 +210,7 @@ fn into_call(
         }
         Some(_) | None => envelope.inner(&text, "params").cloned().unwrap_or_default(),
     };
+    check_case(&text, &envelope, &params)?;
     let Some(raw) = id else {
         return Ok(Message::Notification(Notification { text, envelope, method, params }));
     };
@@ -234,6 +306,37 @@ mod tests {
         }
         let inside = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"arguments":{"k":1,"k":2}}}"#;
         assert!(parse_text(inside).is_ok(), "what nobody reads is not ours to judge");
+    }
+
+    #[test]
+    fn keys_that_differ_in_case_only_are_refused_where_they_decide() {
+        for bad in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","Name":"b"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"NAME":"b"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"argument\u017f":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","Params":{"name":"b"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","METHOD":"x"}"#,
+        ] {
+            assert!(matches!(parse_text(bad), Err(JsonError::Shape(_))), "{bad}");
+        }
+        let inside =
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"arguments":{"a":1,"A":2},"x":1,"X":2}}"#;
+        assert!(parse_text(inside).is_ok());
+    }
+
+    #[test]
+    fn an_id_is_seen_in_either_end_of_a_message_and_nowhere_else() {
+        for (head, tail, expected) in [
+            (r#"{"jsonrpc":"2.0","id":17,"result":{"x"#, "xx\"}}", Some(17)),
+            (r#" { "id" : 5 , "result""#, "", Some(5)),
+            (r#"{"jsonrpc":"2.0","result":{"id":9,"x"#, r#"xx"}, "id" : 23 } "#, Some(23)),
+            (r#"{"result":{"id":9,"x"#, r#""},"jsonrpc":"2.0"}"#, None),
+            (r#"{"method":"id","params":{"id":3"#, r#""id":4}}"#, None),
+            (r#"{"id":"a","result"#, "", None),
+            ("", "", None),
+        ] {
+            assert_eq!(glimpse_id(head.as_bytes(), tail.as_bytes()), expected, "{head} … {tail}");
+        }
     }
 
     #[test]

@@ -1,19 +1,38 @@
 //! Newline-delimited JSON: bytes in any chunking to lines, and a message to one line.
 //!
-//! Bounded: a line that grows past the limit is an error before it is whole. A line of any size costs time
-//! in proportion to its length.
+//! Bounded: of a line that grows past the limit, only its two ends are kept, and one that does not end is an
+//! error. A line of any size costs time in proportion to its length.
 
 use bytes::{Bytes, BytesMut};
 
 /// How much room a read is given at the least.
 const ROOM: usize = 16 * 1024;
 
-/// A line is longer than the limit.
+/// How much of either end of a line that is too long is kept.
+const KEPT: usize = 4 * 1024;
+/// A line is taken for endless once it is this many times as long as the limit.
+const ENDLESS: usize = 4;
+
+/// A line that does not end: longer than four times the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a line is longer than {limit} bytes")]
-pub struct TooLong {
+#[error("a line is longer than {limit} bytes and does not end")]
+pub struct Endless {
     /// The limit in bytes.
     pub limit: usize,
+}
+
+/// One line, without its line feed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The whole line.
+    Whole(Bytes),
+    /// A line longer than the limit: its beginning, and its end.
+    TooLong {
+        /// The first bytes.
+        head: Bytes,
+        /// The last bytes.
+        tail: Bytes,
+    },
 }
 
 /// Cuts a stream of bytes into lines.
@@ -22,13 +41,21 @@ pub struct Lines {
     limit: usize,
     buffer: BytesMut,
     searched: usize,
+    skipping: Option<Skipping>,
+}
+
+/// A line that is too long, as far as it was read.
+#[derive(Debug)]
+struct Skipping {
+    head: Bytes,
+    skipped: usize,
 }
 
 impl Lines {
     /// For lines of at most `limit` bytes, line end not counted.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { limit, buffer: BytesMut::new(), searched: 0 }
+        Self { limit, buffer: BytesMut::new(), searched: 0, skipping: None }
     }
 
     /// The buffer to append to what comes next; there is room in it. Nothing may be taken from it.
@@ -42,18 +69,42 @@ impl Lines {
     /// The next whole line, without its line feed (a carriage return before it stays: it is white space).
     ///
     /// # Errors
-    /// [`TooLong`] once a line passes the limit; the stream is of no use then.
-    pub fn next_line(&mut self) -> Result<Option<Bytes>, TooLong> {
+    /// [`Endless`] if a line does not end; the stream is of no use then.
+    pub fn next_line(&mut self) -> Result<Option<Line>, Endless> {
         let fresh = self.buffer.get(self.searched..).unwrap_or_default();
         let Some(at) = memchr::memchr(b'\n', fresh) else {
             self.searched = self.buffer.len();
-            return if self.searched > self.limit { Err(TooLong { limit: self.limit }) } else { Ok(None) };
+            return self.skip().map(|()| None);
         };
         let end = self.searched + at;
         self.searched = 0;
         let mut line = self.buffer.split_to(end + 1).freeze();
         line.truncate(end);
-        if end > self.limit { Err(TooLong { limit: self.limit }) } else { Ok(Some(line)) }
+        Ok(Some(match self.skipping.take() {
+            None if end <= self.limit => Line::Whole(line),
+            skipping => {
+                let head = skipping.map(|skipping| skipping.head);
+                let head = head.unwrap_or_else(|| Bytes::copy_from_slice(first(&line)));
+                Line::TooLong { head, tail: Bytes::copy_from_slice(last(&line)) }
+            }
+        }))
+    }
+
+    /// Lets the middle of a line go that is too long already.
+    fn skip(&mut self) -> Result<(), Endless> {
+        let is_long = self.skipping.is_some() || self.buffer.len() > self.limit;
+        if !is_long || self.buffer.len() <= 2 * KEPT {
+            return Ok(());
+        }
+        let head = || Skipping { head: Bytes::copy_from_slice(first(&self.buffer)), skipped: 0 };
+        let mut skipping = self.skipping.take().unwrap_or_else(head);
+        let tail = BytesMut::from(last(&self.buffer));
+        skipping.skipped += self.buffer.len() - tail.len();
+        let is_endless = skipping.skipped > self.limit.saturating_mul(ENDLESS);
+        self.skipping = Some(skipping);
+        self.searched = tail.len();
+        self.buffer = tail;
+        if is_endless { Err(Endless { limit: self.limit }) } else { Ok(()) }
     }
 
     /// What is left behind the last line end.
@@ -61,6 +112,14 @@ impl Lines {
     pub fn rest(&self) -> &[u8] {
         &self.buffer
     }
+}
+
+fn first(line: &[u8]) -> &[u8] {
+    line.get(..KEPT).unwrap_or(line)
+}
+
+fn last(line: &[u8]) -> &[u8] {
+    line.get(line.len().saturating_sub(KEPT)..).unwrap_or(line)
 }
 
 /// A JSON text on one line: line breaks between its tokens become spaces. Within strings JSON has none, so
@@ -79,15 +138,44 @@ mod tests {
 
     use super::*;
 
+    fn whole(text: &'static str) -> Line {
+        Line::Whole(Bytes::from_static(text.as_bytes()))
+    }
+
     #[test]
-    fn a_line_past_the_limit_is_an_error_whole_or_not() {
-        let mut lines = Lines::new(3);
-        lines.room().extend_from_slice(b"abc\nabcd");
-        assert_eq!(lines.next_line().unwrap().unwrap(), "abc");
-        assert_eq!(lines.next_line(), Err(TooLong { limit: 3 }));
-        let mut lines = Lines::new(3);
-        lines.room().extend_from_slice(b"abcd\n");
-        assert_eq!(lines.next_line(), Err(TooLong { limit: 3 }));
+    fn of_a_line_past_the_limit_the_ends_are_kept_and_the_next_is_whole() {
+        for chunk in [1000, 7001, 1 << 20] {
+            let mut lines = Lines::new(20_000);
+            let text = format!("abc\nhead{}tail\nnext\n", "x".repeat(60_000));
+            let mut found = Vec::new();
+            for part in text.as_bytes().chunks(chunk) {
+                lines.room().extend_from_slice(part);
+                while let Some(line) = lines.next_line().unwrap() {
+                    found.push(line);
+                }
+                assert!(lines.buffer.len() <= 20_000 + (1 << 20));
+            }
+            assert_eq!((&found[0], &found[2]), (&whole("abc"), &whole("next")));
+            let Line::TooLong { head, tail } = &found[1] else { panic!("{found:?}") };
+            assert!(head.starts_with(b"headx") && tail.ends_with(b"xtail"));
+            assert!(head.len() <= KEPT && tail.len() <= KEPT);
+        }
+    }
+
+    #[test]
+    fn a_line_that_does_not_end_is_an_error_and_takes_little_room() {
+        let mut lines = Lines::new(100_000);
+        let mut chunks = 0;
+        let error = loop {
+            lines.room().extend_from_slice(&[b'x'; 10_000]);
+            chunks += 1;
+            if let Err(error) = lines.next_line() {
+                break error;
+            }
+            assert!(lines.buffer.len() <= 110_000);
+        };
+        assert_eq!(error, Endless { limit: 100_000 });
+        assert!((40..60).contains(&chunks), "{chunks}");
     }
 
     #[test]
@@ -109,6 +197,7 @@ mod tests {
                 lines.room().extend_from_slice(head);
                 rest = tail;
                 while let Some(line) = lines.next_line().unwrap() {
+                    let Line::Whole(line) = line else { panic!("{line:?}") };
                     found.push(String::from_utf8(line.to_vec()).unwrap());
                 }
             }

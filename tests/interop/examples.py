@@ -33,37 +33,42 @@ def prepare(name: str, work: Path) -> Path:
 
 def run_examples(tally: Tally, processes: list[Process], work: Path) -> None:
     for name in ("word-counter-ts", "word-counter-python"):
-        directory = prepare(name, work)
-        (port,) = free_ports(1)
-        here = f"127.0.0.1:{port}"
-        config = directory / "gateway.yaml"
-        assert ADDRESS in config.read_text()
-        config.write_text(config.read_text().replace(ADDRESS, here))
-        waypost = Process(f"waypost {name}", [WAYPOST, "serve"], work / f"{name}.log", cwd=directory)
-        processes.append(waypost)
-        waypost.wait_for_port(port)
+        run_example(tally, processes, name, prepare(name, work), work / f"{name}.log")
 
-        readme = (directory / "README.md").read_text().replace(ADDRESS, here)
-        (command,) = [block for block in code_blocks(readme, "sh") if "curl" in block]
-        (wanted,) = [json.loads(block) for block in code_blocks(readme, "json")]
-        answers: list[Any] = []
 
-        def answered() -> bool:
-            """The first answers may say that the upstream is still connecting."""
-            done = subprocess.run(["bash", "-c", command], cwd=directory, capture_output=True, text=True, timeout=60)
-            try:
-                answers.append(json.loads(done.stdout))
-            except ValueError:
-                answers.append(done.stdout + done.stderr)
-            return answers[-1] == wanted
+def run_example(tally: Tally, processes: list[Process], name: str, directory: Path, log: Path) -> None:
+    (port,) = free_ports(1)
+    here = f"127.0.0.1:{port}"
+    config = directory / "gateway.yaml"
+    assert ADDRESS in config.read_text()
+    config.write_text(config.read_text().replace(ADDRESS, here))
+    waypost = Process(f"waypost {name}", [WAYPOST, "serve"], log, cwd=directory)
+    processes.append(waypost)
+    waypost.wait_for_port(port)
 
+    readme = (directory / "README.md").read_text().replace(ADDRESS, here)
+    (command,) = [block for block in code_blocks(readme, "sh") if "curl" in block]
+    (wanted,) = [json.loads(block) for block in code_blocks(readme, "json")]
+    answer: Any = None
+
+    def answered() -> bool:
+        """The first answers may say that the upstream is still connecting."""
+        nonlocal answer
+        shell = ["bash", "-c", command]
+        done = subprocess.run(shell, cwd=directory, capture_output=True, text=True, timeout=60, check=False)
         try:
-            wait_until("the README's answer does not come", answered, 20)
-            problem = None
-        except TimeoutError:
-            problem = f"expected {json.dumps(wanted)}\ngot      {json.dumps(answers[-1])}\n{waypost.tail(5)}"
-        tally.check(f"examples/{name}: the README's call gives the README's answer", problem)
-        code = waypost.stop()
-        tally.check(f"examples/{name}: stops cleanly", None if code == 0 else f"exit code {code}\n{waypost.tail(10)}")
-        gone = not accepts(port)
-        tally.check(f"examples/{name}: does not listen any more", None if gone else f"{here} still accepts")
+            answer = json.loads(done.stdout)
+        except ValueError:
+            answer = done.stdout + done.stderr
+        return answer == wanted
+
+    try:
+        wait_until("the README's answer does not come", answered, 20)
+        problem = None
+    except TimeoutError:
+        problem = f"expected {json.dumps(wanted)}\ngot      {json.dumps(answer)}\n{waypost.tail(5)}"
+    tally.check(f"examples/{name}: the README's call gives the README's answer", problem)
+    code = waypost.stop()
+    tally.check(f"examples/{name}: stops cleanly", None if code == 0 else f"exit code {code}\n{waypost.tail(10)}")
+    gone = not accepts(port)
+    tally.check(f"examples/{name}: does not listen any more", None if gone else f"{here} still accepts")

@@ -18,7 +18,12 @@ def run_inspector(tally: Tally, url: str, token: str, era: str, servers: list[Se
         command = [NODE, program, "--cli", url, "--transport", "http", "--protocol-era", era]
         command += ["--header", f"Authorization: Bearer {token}", *arguments]
         return subprocess.run(
-            [str(part) for part in command], capture_output=True, text=True, timeout=90, env=CHILD_ENVIRONMENT
+            [str(part) for part in command],
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+            env=CHILD_ENVIRONMENT,
         )
 
     def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -99,6 +99,7 @@ class Plan:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 timeout=180,
+                check=False,
                 env=CHILD_ENVIRONMENT,
                 start_new_session=True,
             )

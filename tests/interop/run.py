@@ -19,12 +19,24 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from examples import run_examples
-from harness import PYTHON_V2, TARGET, Process, Tally, Waypost, descendants, is_running, request
-from harness import require_waypost, set_up, stopping
+from harness import (
+    PYTHON_V2,
+    TARGET,
+    Process,
+    Tally,
+    Waypost,
+    descendants,
+    is_running,
+    request,
+    require_waypost,
+    set_up,
+    stopping,
+)
 from inspector import run_inspector
 from plans import Client, Plan, judge_run, make_clients
 from upstreams import LEGACY, MODERN, Server, make_servers, own_calls
+
+from examples import run_examples
 
 HERE = Path(__file__).resolve().parent
 

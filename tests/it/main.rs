@@ -19,4 +19,7 @@ mod examples;
 mod field;
 mod lossless;
 mod rmcp_peers;
+mod robust;
 mod support;
+mod translation;
+mod wire;

@@ -159,3 +159,38 @@ async fn questions_pass_and_notifications_are_taken() {
     let got = bench.send(Ask::post(note)).await;
     assert_eq!((got.status.as_u16(), got.body.len()), (202, 0));
 }
+
+#[tokio::test]
+async fn headers_that_mirror_arguments_say_what_the_arguments_say() {
+    let bench = bench().await;
+    let call = |arguments| {
+        Ask::modern("tools/call", json!({"name": "up__mirrors", "arguments": arguments}), json!({}))
+    };
+    let full = || call(json!({"region": "wörter", "count": 42}));
+    let region = ("mcp-param-region", "=?base64?d8O2cnRlcg==?=");
+    for (count, status) in [
+        (Some("42"), 200),
+        (Some("42.0"), 200),
+        (Some("42.5"), 400),
+        (Some("43"), 400),
+        (Some("x"), 400),
+        (None, 400),
+    ] {
+        let ask = full().header(region.0, region.1);
+        let got = bench.send(count.map_or(ask.clone(), |count| ask.header("mcp-param-count", count))).await;
+        assert_eq!(got.status, status, "{count:?}");
+        assert!(status == 200 || got.code() == -32020, "{got:?}");
+    }
+    for (what, ask) in [
+        ("not Base64", full().header("mcp-param-count", "42").header(region.0, "=?base64?SGVsbG8?=")),
+        ("an argument that is not there", call(json!({"region": null})).header(region.0, "x")),
+    ] {
+        let got = bench.send(ask).await;
+        assert_eq!((got.status.as_u16(), got.code()), (400, -32020), "{what}");
+    }
+    assert_eq!(bench.send(call(json!({}))).await.status, 200);
+    let literal = call(json!({"region": "=?base64?SGVsbG8="})).header(region.0, "=?base64?SGVsbG8=");
+    assert_eq!(bench.send(literal).await.status, 200);
+    let elsewhere = Ask::modern("tools/call", json!({"name": "up__echo"}), json!({}));
+    assert_eq!(bench.send(elsewhere.header(region.0, "x")).await.status, 200, "nobody's header");
+}

@@ -5,8 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::{Session, headers};
-use crate::translate::hello::Hello;
+use super::Session;
 use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
 use crate::upstream::transport::http::Endpoint;
@@ -30,13 +29,13 @@ enum End {
 }
 
 /// Listens for as long as the server has such a stream, and says nothing to it that it did not ask for.
-pub(super) async fn listen(endpoint: Endpoint, hello: Hello, mut sessions: watch::Receiver<Session>) {
+pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Session>) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     let mut last_id = None;
     loop {
         let session = sessions.borrow_and_update().clone();
         let opened = Instant::now();
-        let reading = read(&endpoint, &hello, &session, &mut last_id);
+        let reading = read(&endpoint, &session, &mut last_id);
         let end = tokio::select! {
             end = Box::pin(reading) => end,
             Ok(()) = sessions.changed() => {
@@ -66,14 +65,13 @@ pub(super) async fn listen(endpoint: Endpoint, hello: Hello, mut sessions: watch
     }
 }
 
-async fn read(endpoint: &Endpoint, hello: &Hello, session: &Session, last_id: &mut Option<String>) -> End {
-    let headers = headers(hello, session.id.as_ref());
-    let mut stream = match endpoint.listen(headers.clone(), last_id.as_deref()).await {
+async fn read(endpoint: &Endpoint, session: &Session, last_id: &mut Option<String>) -> End {
+    let mut stream = match endpoint.listen(&session.headers, last_id.as_deref()).await {
         Ok(stream) => stream,
         Err(failure) => return end_of(&failure, session),
     };
     while let Ok(Some(event)) = stream.next().await {
-        endpoint.hear(event.data, &headers);
+        endpoint.hear(event.data, &session.headers);
     }
     *last_id = stream.last_id().map(str::to_owned).or(last_id.take());
     End::Broken(stream.retry())

@@ -55,7 +55,7 @@ async fn subscribe(wire: &Wire, hello: &Hello) -> Result<Reply, Failure> {
     let outgoing = Outgoing {
         id,
         text,
-        headers: headers(hello.version, METHOD, None),
+        headers: Arc::new(headers(hello.version, METHOD, None)),
         listener: None,
         farewell: farewell(wire, Cancel::default()),
         resumption: Resumption::Never,

@@ -1,12 +1,13 @@
 //! How the era of a server on a pipe is found out.
 
+use futures_util::{StreamExt, stream};
 use serde_json::json;
 
 use super::bench::Bench;
 
 async fn version_of(plan: serde_json::Value) -> String {
     let bench = Bench::with(crate::config::Transport::Stdio(super::bench::scripted(&plan)), |upstream, _| {
-        upstream.connect_timeout = std::time::Duration::from_secs(12);
+        upstream.connect_timeout = std::time::Duration::from_secs(15);
     });
     let offer = bench.offer(|offer| !matches!(offer.health, crate::gateway::Health::Connecting)).await;
     bench.stop().await;
@@ -37,9 +38,14 @@ async fn every_answer_to_the_probe_finds_the_era() {
         ("an empty result", json!({"discover": "result"}), "2025-11-25"),
         ("silence", json!({"discover": "silent", "initialize": "2025-06-18"}), "2025-06-18"),
         ("an exit", json!({"discover": "exit", "initialize": "2024-11-05"}), "2024-11-05"),
+        (
+            "an exit after a slow start",
+            json!({"discover": "exit", "slow": 6, "initialize": "2024-11-05"}),
+            "2024-11-05",
+        ),
         ("legacy versions only", json!({"discover": "modern", "versions": ["2025-11-25"]}), "2025-11-25"),
         ("an old revision", json!({"initialize": "2025-03-26"}), "2025-03-26"),
-        ("a slow start", json!({"discover": "modern", "slow": 5, "initialize": -32022}), "2026-07-28"),
+        ("a slow start", json!({"discover": "modern", "slow": 6, "initialize": -32022}), "2026-07-28"),
         (
             "no common version",
             json!({"discover": "modern", "versions": ["2031-01-01"]}),
@@ -57,8 +63,9 @@ async fn every_answer_to_the_probe_finds_the_era() {
             "it did not answer the handshake in time",
         ),
     ];
-    let runs = cases.map(|(case, plan, expected)| async move {
+    // A few at a time: a machine that is slow for many of them looks like servers that are silent.
+    let runs = stream::iter(cases).map(|(case, plan, expected)| async move {
         assert_eq!(version_of(plan).await, expected, "{case}");
     });
-    futures_util::future::join_all(runs).await;
+    runs.buffer_unordered(5).collect::<()>().await;
 }

@@ -148,6 +148,34 @@ async fn an_era_that_no_longer_fits_is_found_out_again() {
 }
 
 #[tokio::test]
+async fn a_server_without_sessions_that_changed_its_era_is_noticed_by_its_errors() {
+    let is_changed = Arc::new(AtomicBool::new(false));
+    for (before, after) in [("2025-11-25", "2026-07-28"), ("2026-07-28", "2025-11-25")] {
+        is_changed.store(false, Ordering::SeqCst);
+        let switch = Arc::clone(&is_changed);
+        let site = Site::open(move |seen: &Seen| {
+            let now = if switch.load(Ordering::SeqCst) { after } else { before };
+            let is_modern = seen.header("mcp-method").is_some();
+            match (now, is_modern) {
+                ("2026-07-28", true) => super::site::modern(seen),
+                ("2026-07-28", false) => super::site::typed(400, "application/json", seen.error(-32020, "m")),
+                (_, true) => super::site::typed(400, "application/json", seen.error(-32000, "m")),
+                (_, false) => legacy(seen),
+            }
+        })
+        .await;
+        let bench = Bench::http(&site.url);
+        assert_eq!(bench.ready().await.protocol_version, Some(before));
+        is_changed.store(true, Ordering::SeqCst);
+        let outcome = bench.run(call("echo", json!({})).call).await.unwrap();
+        assert!(outcome.answer().response.error_code().is_some());
+        bench.offer(|offer| offer.protocol_version == Some(after)).await;
+        assert_eq!(bench.text("echo", json!({})).await.unwrap(), "hello");
+        bench.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn std_13_one_that_never_opens_does_not_hold_up_its_neighbour() {
     let silent = Bench::with(Transport::Stdio(shell("sh", &["-c", "exec sleep 600"])), |upstream, _| {
         upstream.connect_timeout = Duration::from_secs(2);

@@ -73,7 +73,7 @@ async fn std_02_a_line_without_end_breaks_the_connection_and_memory_stays_bounde
     let error = bench.text("endless", json!({})).await.unwrap_err();
     assert_eq!(error.text, "it sent a message larger than 1048576 bytes");
     assert_eq!(error.kind, GatewayErrorKind::BadUpstream);
-    sleep(Duration::from_millis(1200)).await;
+    bench.offer(|offer| offer.connects == 2).await;
     assert_eq!(bench.text("echo", json!({"text": "again"})).await.unwrap(), "again");
     bench.stop().await;
 }
@@ -269,6 +269,36 @@ async fn more_progress_than_a_caller_reads_holds_up_nobody() {
     }
     assert_eq!(count, crate::exchange::EVENT_QUEUE);
     bench.stop().await;
+}
+
+fn asking_for_logs(tool: &str, level: Option<&'static str>) -> super::bench::Made {
+    let log_level = level.map(|level| crate::mcp::Raw::trusted(bytes::Bytes::from_static(level.as_bytes())));
+    let params = json!({"name": tool, "arguments": {}}).to_string();
+    super::bench::made(tool, &params, crate::exchange::Hop { log_level, ..crate::exchange::Hop::default() })
+}
+
+#[tokio::test]
+async fn a_log_message_of_a_modern_server_is_that_of_the_only_call_that_asked_for_any() {
+    for (plan, other_asks, expected) in [
+        (json!({"discover": "modern"}), None, 1),
+        (json!({"discover": "modern"}), Some("\"info\""), 0),
+        (json!({}), None, 0),
+    ] {
+        let bench = Bench::scripted(&plan);
+        bench.ready().await;
+        let other = asking_for_logs("hold", other_asks);
+        let mut held = bench.connector.call(other.call);
+        assert!(tokio::time::timeout(Duration::from_millis(200), &mut held).await.is_err());
+        let mut chat = asking_for_logs("chat", Some("\"info\""));
+        bench.run(chat.call).await.unwrap();
+        let mut kinds = Vec::new();
+        while let Some(event) = chat.events.recv().await {
+            kinds.push(event.kind);
+        }
+        assert_eq!(kinds, vec![EventKind::Log; expected]);
+        drop(held);
+        bench.stop().await;
+    }
 }
 
 async fn log_of(bench: &Bench) -> Vec<Value> {

@@ -128,6 +128,9 @@ def call(message):
         notify("notifications/progress", {"progressToken": "another", "progress": 0})
         result(id, text("done"))
         notify("notifications/progress", {"progressToken": token, "progress": 99})
+    elif name == "chat":
+        notify("notifications/message", {"level": "info", "data": "from " + str(arguments.get("who"))})
+        result(id, text("done"))
     elif name == "ask":
         send({"jsonrpc": "2.0", "id": "q1", "method": "ping"})
         send({"jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage", "params": {}})

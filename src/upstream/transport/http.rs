@@ -48,7 +48,10 @@ pub(in crate::upstream) struct Endpoint(Arc<Inner>);
 struct Inner {
     client: reqwest::Client,
     url: Url,
+    /// Headers of every request.
     headers: HeaderMap,
+    /// Headers of every request with a body.
+    post_headers: HeaderMap,
     message_limit: usize,
     unsolicited: Arc<Unsolicited>,
     asides: Arc<Semaphore>,
@@ -77,10 +80,16 @@ impl Endpoint {
         config: &config::Http,
         surroundings: Surroundings<'_>,
     ) -> Result<Self, Failure> {
+        let mut headers = configured(config)?;
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let mut post_headers = headers.clone();
+        post_headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        post_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(Self(Arc::new(Inner {
             client: client(&config.url, surroundings.connect_timeout)?,
             url: config.url.clone(),
-            headers: configured(config)?,
+            headers,
+            post_headers,
             message_limit: surroundings.message_limit,
             unsolicited: surroundings.unsolicited,
             asides: Arc::new(Semaphore::new(ASIDES)),
@@ -95,7 +104,7 @@ impl Endpoint {
         let mut departure = Departure {
             endpoint: self,
             id: outgoing.id,
-            headers: outgoing.headers.clone(),
+            headers: Arc::clone(&outgoing.headers),
             farewell: outgoing.farewell.clone(),
         };
         let reply = self.exchange(outgoing).await;
@@ -107,7 +116,7 @@ impl Endpoint {
     }
 
     async fn exchange(&self, outgoing: Outgoing) -> Result<Reply, Failure> {
-        let response = self.send(Method::POST, Some(outgoing.text), outgoing.headers.clone()).await?;
+        let response = self.send(Method::POST, Some(outgoing.text), &outgoing.headers).await?;
         let session = response.headers().get(SESSION_ID).cloned();
         let status = response.status();
         let reading = answer::Reading {
@@ -130,9 +139,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// If it cannot be delivered.
-    pub(super) async fn notify(&self, text: Bytes, headers: HeaderMap) -> Result<(), Failure> {
+    pub(super) async fn notify(&self, text: Bytes, headers: Arc<HeaderMap>) -> Result<(), Failure> {
         let response =
-            self.send(Method::POST, Some(text), headers).await.inspect_err(|failure| self.note(failure))?;
+            self.send(Method::POST, Some(text), &headers).await.inspect_err(|failure| self.note(failure))?;
         if !response.status().is_success() {
             tracing::debug!(status = response.status().as_u16(), "an upstream refused a notification");
         }
@@ -146,13 +155,14 @@ impl Endpoint {
     /// If there is none: the failure has the status.
     pub(in crate::upstream) async fn listen(
         &self,
-        mut headers: HeaderMap,
+        headers: &HeaderMap,
         last_id: Option<&str>,
     ) -> Result<EventStream, Failure> {
+        let mut headers = headers.clone();
         if let Some(Ok(id)) = last_id.map(HeaderValue::from_str) {
             headers.insert(LAST_EVENT_ID, id);
         }
-        let sent = self.send(Method::GET, None, headers).await;
+        let sent = self.send(Method::GET, None, &headers).await;
         let response = sent.inspect_err(|failure| self.note(failure))?;
         if response.status() != StatusCode::OK || !answer::is_event_stream(response.headers()) {
             return Err(fault::of_status(&response));
@@ -161,14 +171,14 @@ impl Endpoint {
     }
 
     /// Takes a message that came on a stream of the server's own.
-    pub(in crate::upstream) fn hear(&self, data: Bytes, headers: &HeaderMap) {
+    pub(in crate::upstream) fn hear(&self, data: Bytes, headers: &Arc<HeaderMap>) {
         for message in answer::messages(&data, &self.0.unsolicited) {
             drop(answer::absorb_unsolicited(self, headers, message));
         }
     }
 
     /// Ends a session of ours.
-    pub(in crate::upstream) async fn delete(&self, headers: HeaderMap) {
+    pub(in crate::upstream) async fn delete(&self, headers: &HeaderMap) {
         drop(timeout(ASIDE, self.send(Method::DELETE, None, headers)).await);
     }
 
@@ -198,9 +208,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// If the answer cannot be delivered in time, or is refused.
-    pub(in crate::upstream) async fn answer(&self, text: Bytes, headers: HeaderMap) -> Result<(), Failure> {
+    pub(in crate::upstream) async fn answer(
+        &self,
+        text: Bytes,
+        headers: Arc<HeaderMap>,
+    ) -> Result<(), Failure> {
         let late = |_| Failure::unavailable("it did not take the answer to its question");
-        let response = timeout(ASIDE, self.send(Method::POST, Some(text), headers)).await.map_err(late)??;
+        let response =
+            timeout(ASIDE, self.send(Method::POST, Some(text), &headers)).await.map_err(late)??;
         let status = response.status();
         self.finish_reading(response);
         match status.is_success() {
@@ -213,9 +228,9 @@ impl Endpoint {
     }
 
     /// Sends a message that nobody waits for, in the background, unless too many are on their way.
-    fn send_aside(&self, text: Bytes, headers: HeaderMap) {
+    fn send_aside(&self, text: Bytes, headers: Arc<HeaderMap>) {
         let Ok(permit) = Arc::clone(&self.0.asides).try_acquire_owned() else {
-            tracing::warn!("no room to answer a request of an upstream");
+            tracing::debug!("no room to answer a request of an upstream");
             return;
         };
         let endpoint = self.clone();
@@ -239,13 +254,13 @@ impl Endpoint {
         &self,
         method: Method,
         body: Option<Bytes>,
-        headers: HeaderMap,
+        headers: &HeaderMap,
     ) -> Result<reqwest::Response, Failure> {
-        let first = self.send_to(self.0.url.clone(), &method, body.clone(), &headers).await?;
+        let first = self.send_to(self.0.url.clone(), &method, body.clone(), headers).await?;
         match redirect(&first, &self.0.url)? {
             None => Ok(first),
             Some(url) => {
-                let second = self.send_to(url, &method, body, &headers).await?;
+                let second = self.send_to(url, &method, body, headers).await?;
                 match second.status().is_redirection() {
                     true => Err(fault::redirected(second.status())),
                     false => Ok(second),
@@ -261,19 +276,14 @@ impl Endpoint {
         body: Option<Bytes>,
         headers: &HeaderMap,
     ) -> Result<reqwest::Response, Failure> {
-        let mut all = self.0.headers.clone();
-        let accepted =
-            if method == Method::POST { "application/json, text/event-stream" } else { "text/event-stream" };
-        all.insert(ACCEPT, HeaderValue::from_static(accepted));
+        let mut request = reqwest::Request::new(method.clone(), url);
+        let all = request.headers_mut();
+        all.clone_from(if body.is_some() { &self.0.post_headers } else { &self.0.headers });
         for (name, value) in headers {
             all.insert(name, value.clone());
         }
-        let mut request = self.0.client.request(method.clone(), url);
-        if let Some(body) = body {
-            all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            request = request.body(body);
-        }
-        request.headers(all).send().await.map_err(fault::of_sending)
+        *request.body_mut() = body.map(reqwest::Body::from);
+        self.0.client.execute(request).await.map_err(fault::of_sending)
     }
 }
 
@@ -281,7 +291,7 @@ impl Endpoint {
 struct Departure<'a> {
     endpoint: &'a Endpoint,
     id: u64,
-    headers: HeaderMap,
+    headers: Arc<HeaderMap>,
     farewell: Farewell,
 }
 
@@ -290,7 +300,7 @@ impl Drop for Departure<'_> {
         let Farewell::Cancelled(cancel) = &self.farewell else { return };
         let text = cancelled(self.id, cancel.reason());
         let endpoint = self.endpoint.clone();
-        let headers = std::mem::take(&mut self.headers);
+        let headers = Arc::clone(&self.headers);
         self.endpoint.spawn(async move { drop(timeout(ASIDE, endpoint.notify(text, headers)).await) });
     }
 }

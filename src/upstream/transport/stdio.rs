@@ -22,7 +22,7 @@ use crate::upstream::failure::Failure;
 use crate::upstream::inflight::{Flight, InFlight, Stage};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::json::{self, JsonError};
-use crate::wire::ndjson::{Lines, one_line};
+use crate::wire::ndjson::{self, Lines, one_line};
 
 /// Messages that may wait to be written.
 const QUEUE: usize = 1024;
@@ -227,6 +227,15 @@ impl Shared {
         }
     }
 
+    /// Fails the call whose answer is too large, as far as its two ends tell whose it is.
+    fn take_ends(&self, head: &Bytes, tail: &Bytes, limit: usize) {
+        let failure = Failure::broken(format!("its answer is larger than {limit} bytes"));
+        let id = json::glimpse_id(head, tail);
+        if !id.is_some_and(|id| self.in_flight.finish(id, Err(failure))) {
+            self.unsolicited.noise(head);
+        }
+    }
+
     fn take(&self, message: Message) {
         match message {
             Message::Response(response) => {
@@ -245,7 +254,7 @@ impl Shared {
                 // The reader waits for nobody: a server that asks faster than it reads gets no answer.
                 let line = Line { text, stage: None, _room: None };
                 if self.queue.try_send(line).is_err() {
-                    tracing::warn!("no room to answer a request of an upstream");
+                    tracing::debug!("no room to answer a request of an upstream");
                 }
             }
         }
@@ -338,7 +347,8 @@ async fn read_lines(mut stdout: ChildStdout, shared: &Shared, limit: usize) -> O
         }
         loop {
             match lines.next_line() {
-                Ok(Some(line)) => shared.take_line(line),
+                Ok(Some(ndjson::Line::Whole(line))) => shared.take_line(line),
+                Ok(Some(ndjson::Line::TooLong { head, tail })) => shared.take_ends(&head, &tail, limit),
                 Ok(None) => break,
                 Err(error) => return Some(too_large(error)),
             }
@@ -349,6 +359,6 @@ async fn read_lines(mut stdout: ChildStdout, shared: &Shared, limit: usize) -> O
     None
 }
 
-fn too_large(error: crate::wire::ndjson::TooLong) -> Failure {
+fn too_large(error: ndjson::Endless) -> Failure {
     Failure::broken(format!("it sent a message larger than {} bytes", error.limit)).of_connection()
 }

@@ -10,8 +10,9 @@ from typing import Any
 
 import anyio
 import httpx
-from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
+
+from mcp import ClientSession, McpError
 
 
 def say(**record: Any) -> None:

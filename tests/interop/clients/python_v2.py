@@ -11,10 +11,11 @@ from typing import Any
 
 import anyio
 import httpx2
-from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcp import Client, MCPError, StdioServerParameters
 
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 

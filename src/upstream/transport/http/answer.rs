@@ -1,6 +1,7 @@
 //! Reading answers: one JSON body, or a stream of events that ends with the answer. Bounded, and the id must
 //! be ours.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -41,7 +42,7 @@ pub(super) struct Reading<'a> {
     /// The id of the request.
     pub(super) id: u64,
     /// The headers of the request; answers to questions on its stream carry them, too.
-    pub(super) headers: HeaderMap,
+    pub(super) headers: Arc<HeaderMap>,
     /// Who hears what precedes the answer.
     pub(super) listener: Option<Listener>,
     /// What happens when its stream ends too early.
@@ -127,7 +128,7 @@ impl Reading<'_> {
         }
         let wait = ended.retry().unwrap_or_default().min(LONGEST_RETRY);
         sleep(wait.max(trail.waits.next())).await;
-        self.endpoint.listen(self.headers.clone(), Some(last_id)).await.ok()
+        self.endpoint.listen(&self.headers, Some(last_id)).await.ok()
     }
 
     /// Reads events up to the answer; `None` if the stream ends before it.
@@ -206,7 +207,7 @@ impl Reading<'_> {
 /// Takes a message that belongs to no call. A response is given back: it answers nothing here.
 pub(super) fn absorb_unsolicited(
     endpoint: &Endpoint,
-    headers: &HeaderMap,
+    headers: &Arc<HeaderMap>,
     message: Message,
 ) -> Option<Response> {
     match message {
@@ -214,7 +215,7 @@ pub(super) fn absorb_unsolicited(
         Message::Notification(notification) => endpoint.0.unsolicited.notification(&notification),
         Message::Request(request) => {
             if let Some(text) = endpoint.0.unsolicited.answer(&request) {
-                endpoint.send_aside(text, headers.clone());
+                endpoint.send_aside(text, Arc::clone(headers));
             }
         }
     }
