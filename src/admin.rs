@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::service::service_fn;
@@ -111,6 +111,9 @@ async fn answer(state: Arc<AdminState>, names: host::Names, request: Request<()>
     let asked = header.or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
     if !names.allow(asked) {
         return json_answer(StatusCode::FORBIDDEN, &json!({"error": "this Host is not served here"}));
+    }
+    if !request.headers().get_all(ORIGIN).iter().all(|origin| names.allow_origin(origin.to_str().ok())) {
+        return json_answer(StatusCode::FORBIDDEN, &json!({"error": "this Origin is not served here"}));
     }
     let path = request.uri().path();
     if PATHS.contains(&path) && !matches!(*request.method(), Method::GET | Method::HEAD) {

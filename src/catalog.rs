@@ -5,10 +5,17 @@
 //!
 //! Must not know: upstreams as peers, how anything is transported.
 
+mod list;
 mod merge;
 mod name;
 mod page;
+mod rewrite;
+mod template;
+mod uri;
 
-pub use merge::{Entry, Finding, ListedTool, Snapshot, Source};
+pub use list::Entry;
+pub use merge::{Finding, Listed, Location, Snapshot, Source};
 pub use name::ExposedNames;
 pub use page::{CursorError, View};
+pub use rewrite::Tags;
+pub use uri::{admits_uri, split_tag};

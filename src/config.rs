@@ -31,7 +31,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
-use crate::mcp::Era;
+use crate::mcp::{Era, ListKind};
 
 pub use effective::Effective;
 pub use load::{Loaded, load, parse, process_env};
@@ -92,6 +92,10 @@ pub struct UpstreamConfig {
     pub prefix: String,
     /// Which of its tools are offered; native names.
     pub tools: Filter,
+    /// Which of its resources are offered; URIs.
+    pub resources: Filter,
+    /// Which of its prompts are offered; native names.
+    pub prompts: Filter,
     /// Budget of one call. Default 60 s.
     pub timeout: Duration,
     /// Budget of a connection attempt, handshake included. Default 30 s.
@@ -104,6 +108,30 @@ pub struct UpstreamConfig {
     pub refresh: Duration,
     /// Limits on calls to it, all callers together.
     pub limits: CallLimits,
+}
+
+impl UpstreamConfig {
+    /// Which entries of a kind are offered.
+    #[must_use]
+    pub fn filter(&self, kind: ListKind) -> &Filter {
+        match kind {
+            ListKind::Tools => &self.tools,
+            ListKind::Prompts => &self.prompts,
+            ListKind::Resources | ListKind::Templates => &self.resources,
+        }
+    }
+}
+
+impl ClientConfig {
+    /// Which entries of a kind it sees.
+    #[must_use]
+    pub fn filter(&self, kind: ListKind) -> &Filter {
+        match kind {
+            ListKind::Tools => &self.tools,
+            ListKind::Prompts => &self.prompts,
+            ListKind::Resources | ListKind::Templates => &self.resources,
+        }
+    }
 }
 
 /// How an upstream is reached.
@@ -148,6 +176,10 @@ pub struct ClientConfig {
     pub is_anonymous: bool,
     /// What it sees and may call; exposed names.
     pub tools: Filter,
+    /// What it sees and may read; URIs.
+    pub resources: Filter,
+    /// Which prompts it sees and may get; exposed names.
+    pub prompts: Filter,
     /// Limits on its calls.
     pub limits: CallLimits,
 }
@@ -204,7 +236,7 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// Time for the body of a request to arrive. Default 30 s.
     pub body_timeout: Duration,
-    /// Tools of one upstream. Default 10,000.
+    /// Entries of one list of one upstream. Default 10,000.
     pub list_items: usize,
     /// Pages of one list of one upstream. Default 1,000.
     pub list_pages: usize,

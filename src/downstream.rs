@@ -20,6 +20,7 @@ mod legacy_session;
 mod level;
 mod media;
 mod modern;
+mod patience;
 mod post;
 mod reply;
 mod site;

@@ -5,9 +5,12 @@
 //!
 //! Must not know: sockets, sessions, how either peer opened its connection.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{Method, Notification, Raw, Request, Response};
@@ -79,7 +82,11 @@ pub enum EventKind {
 /// Takes the events of one call, in their order. Bounded: a caller that does not read slows its own
 /// upstream stream down, and nobody else's.
 #[derive(Clone, Debug)]
-pub struct EventSink(mpsc::Sender<Event>);
+pub struct EventSink {
+    queue: mpsc::Sender<Event>,
+    /// Whether its reader let somebody wait in vain, and has not read since.
+    is_stalled: Arc<AtomicBool>,
+}
 
 /// How many events of a call wait for a slow reader before its upstream has to wait, too.
 pub const EVENT_QUEUE: usize = 64;
@@ -89,21 +96,37 @@ impl EventSink {
     #[must_use]
     pub fn new() -> (Self, mpsc::Receiver<Event>) {
         let (sender, receiver) = mpsc::channel(EVENT_QUEUE);
-        (Self(sender), receiver)
+        (Self { queue: sender, is_stalled: Arc::default() }, receiver)
     }
 
     /// Passes one event on, waiting for room. Nothing happens if nobody listens any more.
     ///
     /// Cancel safe: a cancelled send has sent nothing.
     pub async fn send(&self, event: Event) {
-        drop(self.0.send(event).await);
+        drop(self.queue.send(event).await);
     }
 
-    /// Passes one event on if there is room; says whether it did. For readers that serve many calls and
-    /// must not wait for one of them.
+    /// Passes one event on for a reader that serves many calls: waits for room, but only once and no longer
+    /// than `patience`, until the caller reads again. Says whether the event is on its way; it is also where
+    /// nobody listens any more.
+    ///
+    /// Cancel safe: a cancelled send has sent nothing.
     #[must_use]
-    pub fn offer(&self, event: Event) -> bool {
-        self.0.try_send(event).is_ok()
+    pub async fn send_within(&self, event: Event, patience: Duration) -> bool {
+        let event = match self.queue.try_send(event) {
+            Ok(()) | Err(TrySendError::Closed(_)) => {
+                self.is_stalled.store(false, Ordering::Relaxed);
+                return true;
+            }
+            Err(TrySendError::Full(event)) => event,
+        };
+        if self.is_stalled.load(Ordering::Relaxed) {
+            return false;
+        }
+        let is_late =
+            matches!(self.queue.send_timeout(event, patience).await, Err(SendTimeoutError::Timeout(_)));
+        self.is_stalled.store(is_late, Ordering::Relaxed);
+        !is_late
     }
 }
 

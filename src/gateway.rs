@@ -12,11 +12,12 @@ mod local;
 mod port;
 mod record;
 mod refresh;
+mod rewrite;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
@@ -29,12 +30,12 @@ use admit::admit;
 use limits::CallGuards;
 use record::CallRecord;
 
-pub use crate::catalog::ListedTool;
+pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
 pub use limits::EdgeCaller;
 pub use local::{CacheScope, Page};
-pub use port::{Health, Offer, Upstream};
+pub use port::{Health, List, Offer, Upstream};
 
 /// The gateway between all clients and all upstreams.
 pub struct Gateway {
@@ -60,7 +61,7 @@ impl Gateway {
     pub fn new(config: Arc<Config>, metrics: Arc<Metrics>, upstreams: Vec<Arc<dyn Upstream>>) -> Arc<Self> {
         let prefixes = || config.upstreams.iter().map(|upstream| upstream.prefix.as_str());
         let names = prefixes().map(|prefix| ExposedNames::new(prefix, prefixes(), &config.naming)).collect();
-        let filters = config.clients.iter().map(|client| client.tools.clone());
+        let filters = config.clients.iter().map(refresh::filters);
         Arc::new(Self {
             guards: CallGuards::new(&config),
             current: ArcSwap::from_pointee(Current {
@@ -109,16 +110,18 @@ impl Gateway {
         };
         let _in_flight = self.metrics.in_flight(upstream.name());
         let cancel = call.call().cancel.clone();
-        let (started, deadline) = (Instant::now(), call.deadline());
+        let (place, method) = (call.target().upstream, call.call().method);
+        let started = Instant::now();
+        let (deadline, budget) = (call.deadline(), call.budget());
         let result = tokio::select! {
             result = upstream.call(call) => result,
             () = cancel.cancelled() => {
                 Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
             }
-            error = expire(&cancel, upstream.name(), started, deadline) => Err(error),
+            error = expire(&cancel, upstream.name(), deadline, budget) => Err(error),
         };
         record.upstream_took(started.elapsed());
-        result
+        result.map(|outcome| self.rewrite(place, method, outcome))
     }
 
     /// Counts one request of `principal` at the edge, under the name that the limit counts it by.
@@ -150,17 +153,17 @@ impl Gateway {
 }
 
 /// Ends the call at its deadline. The reason is set before anything is dropped, so that the upstream hears it.
-async fn expire(cancel: &Cancel, upstream: &Arc<str>, started: Instant, deadline: Instant) -> GatewayError {
+async fn expire(cancel: &Cancel, upstream: &Arc<str>, deadline: Instant, budget: Duration) -> GatewayError {
     tokio::time::sleep_until(deadline.into()).await;
-    let text = format!("did not answer within {}", in_words(deadline.saturating_duration_since(started)));
-    cancel.cancel(&format!("timed out: {upstream} {text}"));
+    let text = format!("it did not answer within {}", in_words(budget));
+    cancel.cancel(&format!("timed out: {text}"));
     GatewayError::upstream(GatewayErrorKind::Timeout, upstream, text).maybe_executed()
 }
 
-fn in_words(time: std::time::Duration) -> String {
-    let millis = time.as_millis().saturating_add(50) / 100 * 100;
-    match millis % 1000 {
-        0 => format!("{} s", millis / 1000),
-        _ => format!("{millis} ms"),
+fn in_words(time: Duration) -> String {
+    match (time.as_secs(), time.subsec_millis()) {
+        (0, millis) => format!("{millis} ms"),
+        (seconds, 0) => format!("{seconds} s"),
+        (seconds, millis) => format!("{seconds}.{} s", millis / 100),
     }
 }

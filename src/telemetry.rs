@@ -15,9 +15,9 @@ mod throttle;
 
 pub use asks::{ParkedCalls, QuestionsAsked};
 pub use events::{
-    CallFinished, CallOutcome, ClientRefused, EntrySkipped, LimitReached, SessionClosed, SessionOpened,
-    UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise, UpstreamStderr,
-    UpstreamUnlisted,
+    CallFinished, CallOutcome, ClientRefused, EntrySkipped, EventMissed, LimitReached, SessionClosed,
+    SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
+    UpstreamStderr, UpstreamUnlisted,
 };
 pub use lifecycle::{Listening, RuleUnmatched, Stopped, Stopping};
 pub use list::metrics_reference;

@@ -1,4 +1,4 @@
-//! Which values of `Host` the admin listener answers to: DNS rebinding reaches it, too.
+//! Which values of `Host` and `Origin` the admin listener answers to: DNS rebinding reaches it, too.
 //!
 //! Must not know: the pages.
 
@@ -28,6 +28,14 @@ impl Names {
     }
 }
 
+impl Names {
+    /// Whether a page of `origin` may read from here.
+    pub(super) fn allow_origin(self, origin: Option<&str>) -> bool {
+        let host = origin.and_then(|origin| origin.split_once("://")).map(|(_scheme, host)| host);
+        self.allow(host)
+    }
+}
+
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, _port)) => name,
@@ -51,6 +59,12 @@ mod tests {
             assert!(!names.allow(Some(bad)), "{bad}");
         }
         assert!(!names.allow(None));
+        assert!(
+            names.allow_origin(Some("http://localhost:3000")) && names.allow_origin(Some("https://[::1]"))
+        );
+        for bad in ["http://evil.example", "null", "localhost", "http://localhost.evil.example"] {
+            assert!(!names.allow_origin(Some(bad)), "{bad}");
+        }
         assert!(Names::of(([0, 0, 0, 0], 1).into()).allow(Some("gateway.internal:9090")));
     }
 }

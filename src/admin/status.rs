@@ -75,7 +75,7 @@ fn upstream(name: &str, offer: &Offer, transport: Option<&'static str>, now: Ins
         state_seconds,
         retry_in_seconds,
         protocol_version: offer.protocol_version,
-        tools: offer.tools.len(),
+        tools: offer.lists.tools.entries.len(),
         connects: offer.connects,
     }
 }

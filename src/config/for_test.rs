@@ -46,6 +46,8 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
         era: None,
         prefix: format!("{name}__"),
         tools: Filter::default(),
+        resources: Filter::default(),
+        prompts: Filter::default(),
         timeout: Duration::from_secs(60),
         connect_timeout: Duration::from_secs(30),
         list_timeout: Duration::from_secs(30),
@@ -61,6 +63,8 @@ fn client(name: &str) -> ClientConfig {
         tokens: vec![],
         is_anonymous: false,
         tools: Filter::default(),
+        resources: Filter::default(),
+        prompts: Filter::default(),
         limits: CallLimits::default(),
     }
 }

@@ -19,6 +19,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::patience::Patient;
+
 /// A pause after a failed accept: out of descriptors, trying at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -51,6 +53,8 @@ pub(super) struct Bounds {
     pub(super) connections: usize,
     /// Time for the head of a request to arrive, on a connection that is kept open, too.
     pub(super) header_timeout: Duration,
+    /// Time in which a client has to read something of what is written to it.
+    pub(super) stall_timeout: Duration,
     /// How often `tick` is called.
     pub(super) tick: Duration,
 }
@@ -99,6 +103,7 @@ pub(super) async fn run<S, F>(
             if timeout(bounds.header_timeout, beginning(&socket)).await.is_err() {
                 return;
             }
+            let socket = Patient::new(socket, bounds.stall_timeout);
             let connection = builder.serve_connection(TokioIo::new(socket), service).into_owned();
             // A broken connection is its client's affair.
             drop(watcher.watch(connection).await);

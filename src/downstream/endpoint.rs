@@ -200,13 +200,6 @@ pub(super) fn server_info() -> Bytes {
     Bytes::from(json!({"name": SERVER_NAME, "version": env!("CARGO_PKG_VERSION")}).to_string())
 }
 
-/// The member that holds the entries of a list.
-pub(super) fn entries_key(kind: ListKind) -> &'static str {
-    match kind {
-        ListKind::Tools => "tools",
-    }
-}
-
 /// A text as a JSON string.
 pub(super) fn quoted(text: &str) -> Bytes {
     Raw::from_text(text).bytes().clone()

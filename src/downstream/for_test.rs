@@ -19,9 +19,9 @@ use super::http::Door;
 use crate::config::{Config, for_test};
 use crate::exchange::{Answer, Call, Cancel, Event, EventKind, Outcome, ResultForm};
 use crate::gateway::{
-    AdmittedCall, Gateway, GatewayError, GatewayErrorKind, Health, ListedTool, Offer, Upstream,
+    AdmittedCall, Gateway, GatewayError, GatewayErrorKind, Health, List, Listed, Offer, Upstream,
 };
-use crate::mcp::{Message, Raw};
+use crate::mcp::{Message, PerKind, Raw};
 use crate::telemetry::Metrics;
 use crate::wire::json;
 
@@ -152,11 +152,14 @@ impl Bench {
         let tool = |name: &str| {
             let schema = if name == "mirrors" { &mirrored } else { &plain };
             let text = Raw::from_value(&json!({"name": name, "inputSchema": schema, "x": 1.0}));
-            ListedTool { name: name.into(), text }
+            Listed { name: name.into(), text }
         };
         let offer = Offer {
             health: Health::Ready,
-            tools: TOOLS.map(tool).into(),
+            lists: PerKind {
+                tools: List { entries: TOOLS.map(tool).into(), is_served: true, ..List::default() },
+                ..PerKind::default()
+            },
             capabilities: Some(Raw::from_value(&json!({"tools": {}, "logging": {}}))),
             ..Offer::default()
         };

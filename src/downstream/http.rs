@@ -55,6 +55,7 @@ pub async fn serve(
     let bounds = Bounds {
         connections: config.limits.connections,
         header_timeout: config.limits.header_timeout,
+        stall_timeout: config.limits.body_timeout,
         tick: (config.sessions.idle_timeout / 2).clamp(Duration::from_millis(100), Duration::from_secs(30)),
     };
     let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
@@ -104,7 +105,7 @@ impl Door {
         let mut response = match is_preflight && sharing.is_some() {
             true => {
                 let mut response = stream::respond(Reply::no_content());
-                response.headers_mut().extend(Site::preflight());
+                response.headers_mut().extend(Site::preflight(request.headers()));
                 response
             }
             false => route(self.router, request).await,

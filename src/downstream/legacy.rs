@@ -4,13 +4,11 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::endpoint::{Caller, Endpoint, Step, Terms, entries_key, quoted, server_info};
+use super::endpoint::{Caller, Endpoint, Step, Terms, quoted, server_info};
 use super::legacy_session::SessionUse;
 use super::level::{Level, Logs};
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
-use crate::mcp::{
-    Code, Era, Id, ListKind, Message, Method, Notification, ObjectView, ProtocolVersion, Request,
-};
+use crate::mcp::{Code, Era, Id, ListKind, Message, Method, Notification, ProtocolVersion, Request, Routing};
 use crate::telemetry::ClientRefused;
 use crate::translate::from_legacy::{self, Asking, Handshake};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
@@ -54,13 +52,16 @@ pub(super) fn serve(
             return Step::Done(Reply::accepted());
         }
     };
-    match Method::known(&request.method) {
-        Some(Method::Initialize) => Step::Done(initialize(endpoint, caller, &request)),
-        Some(Method::Ping) => Step::Done(Reply::result(&request.id, object(&[]))),
-        Some(Method::SetLevel) => Step::Done(set_level(endpoint, session, &request)),
-        Some(Method::ToolsList) => Step::Done(list(endpoint, caller, ListKind::Tools, &request)),
-        Some(method @ Method::ToolsCall) => call(endpoint, caller, session, (method, request, asking)),
-        Some(Method::Discover) | None => Step::Done(unknown(&request)),
+    let method = Method::known(&request.method).filter(|method| endpoint.gateway.serves(*method));
+    match method.map(|method| (method, method.routing())) {
+        Some((Method::Initialize, _)) => Step::Done(initialize(endpoint, caller, &request)),
+        Some((Method::Ping, _)) => Step::Done(Reply::result(&request.id, object(&[]))),
+        Some((Method::SetLevel, _)) => Step::Done(set_level(session, &request)),
+        Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
+        Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference)) => {
+            call(endpoint, caller, session, (method, request, asking))
+        }
+        Some((_, Routing::Local)) | None => Step::Done(unknown(&request)),
     }
 }
 
@@ -112,11 +113,7 @@ fn notice(endpoint: &Endpoint, caller: &Caller, session: Option<&SessionUse>, no
     }
 }
 
-fn set_level(endpoint: &Endpoint, session: Option<&SessionUse>, request: &Request) -> Reply {
-    let capabilities = endpoint.gateway.capabilities();
-    if ObjectView::of(capabilities.bytes()).get(capabilities.bytes(), "logging").is_none() {
-        return unknown(request);
-    }
+fn set_level(session: Option<&SessionUse>, request: &Request) -> Reply {
     let Some(level) = request.param("level").as_ref().and_then(Level::read) else {
         let text = format!("`params.level` must be one of {}", Level::NAMES);
         return Reply::error(Era::Legacy, &request.id, &ErrorBody::new(Code::InvalidParams, text));
@@ -132,11 +129,11 @@ fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request)
     match endpoint.list(caller, kind, request) {
         Ok(page) => {
             let next = page.next_cursor.as_deref().map(quoted);
-            let result = object(&[(entries_key(kind), Some(page.entries)), ("nextCursor", next)]);
+            let result = object(&[(kind.entries_key(), Some(page.entries)), ("nextCursor", next)]);
             Reply::result(&request.id, result)
         }
         Err(error) => {
-            let asked = Asked { era: Era::Legacy, method: Method::ToolsList, id: request.id.clone() };
+            let asked = Asked { era: Era::Legacy, method: kind.method(), id: request.id.clone() };
             reply(&asked, Err(error))
         }
     }

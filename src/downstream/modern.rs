@@ -10,13 +10,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 
-use super::endpoint::{Caller, Endpoint, Step, Terms, entries_key, quoted, server_info};
+use super::endpoint::{Caller, Endpoint, Step, Terms, quoted, server_info};
 use super::level::{Level, Logs};
 use super::media::single;
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
 use crate::exchange::Hop;
 use crate::gateway::{CacheScope, GatewayError};
-use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Raw, Request, key};
+use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Raw, Request, Routing, key};
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers;
 use crate::wire::mirror::Mirror;
@@ -43,11 +43,12 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
             return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &refusal));
         }
     };
-    match Method::known(&request.method) {
-        Some(Method::Discover) => Step::Done(discover(endpoint, caller, &request)),
-        Some(Method::ToolsList) => Step::Done(list(endpoint, caller, ListKind::Tools, &request)),
-        Some(method @ Method::ToolsCall) => {
-            if let Err(refusal) = check_mirrored(endpoint, caller, headers, &request) {
+    let method = Method::known(&request.method).filter(|method| endpoint.gateway.serves(*method));
+    match method.map(|method| (method, method.routing())) {
+        Some((Method::Discover, _)) => Step::Done(discover(endpoint, caller, &request)),
+        Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
+        Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference)) => {
+            if let Err(refusal) = check_mirrored(endpoint, caller, headers, (method, &request)) {
                 return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &refusal));
             }
             let logs = hop.log_level.as_ref().and_then(Level::read).map_or(Logs::Off, Logs::From);
@@ -55,7 +56,7 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
             let terms = Terms { era: Era::Modern, method, hop, logs, session: None, asking };
             endpoint.prepare(caller, request, terms)
         }
-        Some(Method::Initialize | Method::Ping | Method::SetLevel) | None => {
+        Some((_, Routing::Local)) | None => {
             let error = ErrorBody::new(Code::MethodNotFound, format!("Method not found: {}", request.method));
             Step::Done(Reply::error(Era::Modern, &request.id, &error))
         }
@@ -101,10 +102,10 @@ fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
 
 /// What `Mcp-Name` has to say.
 fn named(request: &Request) -> Option<String> {
-    match &*request.method {
-        "tools/call" | "prompts/get" => request.param_string("name"),
-        "resources/read" => request.param_string("uri"),
-        _ => None,
+    match Method::known(&request.method)?.routing() {
+        Routing::Name(_) => request.param_string("name"),
+        Routing::Uri => request.param_string("uri"),
+        Routing::Reference | Routing::List(_) | Routing::Local => None,
     }
 }
 
@@ -154,8 +155,11 @@ fn check_mirrored(
     endpoint: &Endpoint,
     caller: &Caller,
     headers: &HeaderMap,
-    request: &Request,
+    (method, request): (Method, &Request),
 ) -> Result<(), ErrorBody> {
+    if method != Method::ToolsCall {
+        return Ok(());
+    }
     let tool = request.param_string("name");
     let tool = tool.and_then(|name| endpoint.gateway.listed_tool(&caller.principal, &name));
     let Some(mirror) = tool.and_then(|tool| Mirror::of(&tool).ok()) else { return Ok(()) };
@@ -186,7 +190,7 @@ fn discover(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply {
 fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request) -> Reply {
     let page = match endpoint.list(caller, kind, request) {
         Ok(page) => page,
-        Err(error) => return refuse(request, error),
+        Err(error) => return refuse(kind, request, error),
     };
     let scope = match page.scope {
         CacheScope::Public => "public",
@@ -194,7 +198,7 @@ fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request)
     };
     let result = object(&[
         ("resultType", Some(quoted("complete"))),
-        (entries_key(kind), Some(page.entries)),
+        (kind.entries_key(), Some(page.entries)),
         ("nextCursor", page.next_cursor.as_deref().map(quoted)),
         ("ttlMs", Some(milliseconds(page.ttl))),
         ("cacheScope", Some(quoted(scope))),
@@ -203,8 +207,8 @@ fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request)
     Reply::result(&request.id, result)
 }
 
-fn refuse(request: &Request, error: GatewayError) -> Reply {
-    reply(&Asked { era: Era::Modern, method: Method::ToolsList, id: request.id.clone() }, Err(error))
+fn refuse(kind: ListKind, request: &Request, error: GatewayError) -> Reply {
+    reply(&Asked { era: Era::Modern, method: kind.method(), id: request.id.clone() }, Err(error))
 }
 
 fn meta() -> Bytes {

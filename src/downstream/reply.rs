@@ -160,6 +160,9 @@ pub(super) fn reply(asked: &Asked, ended: Result<Outcome, GatewayError>) -> Repl
 fn pass(asked: &Asked, answer: &Answer) -> Reply {
     let response = &answer.response;
     let complete = Bytes::from_static(b"\"complete\"");
+    // A result that may be cached must say so; of one that says nothing, nothing is known.
+    let never = asked.method == Method::ResourcesRead;
+    let hint = |text: &'static str| never.then(|| Bytes::from_static(text.as_bytes()));
     let draft = match (&response.body, asked.era, answer.form) {
         (Body::Result(_), Era::Legacy, ResultForm::Tagged) => response.draft(
             &asked.id,
@@ -167,20 +170,43 @@ fn pass(asked: &Asked, answer: &Answer) -> Reply {
             &[(key::SERVER_INFO, None)],
         ),
         (Body::Result(_), Era::Modern, ResultForm::Bare) => {
-            response.draft(&asked.id, &[("resultType", Some(complete))], &[])
+            let members =
+                [("resultType", Some(complete)), ("ttlMs", hint("0")), ("cacheScope", hint("\"private\""))];
+            let given = members.into_iter().filter(|(_, value)| value.is_some());
+            response.draft(&asked.id, &given.collect::<Vec<_>>(), &[])
         }
-        (
-            Body::Result(_) | Body::Error(_),
-            Era::Legacy | Era::Modern,
-            ResultForm::Bare | ResultForm::Tagged,
-        ) => response.draft(&asked.id, &[], &[]),
+        (Body::Error(_), era, form) => {
+            let code = missing_resource(asked.method, (era, form), response.error_code());
+            let code = code.map(|code| ("code", Some(Bytes::from(code_of(code).to_string()))));
+            response.draft(&asked.id, code.as_slice(), &[])
+        }
+        (Body::Result(_), Era::Legacy | Era::Modern, ResultForm::Bare | ResultForm::Tagged) => {
+            response.draft(&asked.id, &[], &[])
+        }
     };
     let status = response.error_code().map_or(StatusCode::OK, |code| status_of(asked.era, code));
     Reply::json(status, draft.finish())
 }
 
+/// The code by which the caller's era says that a resource does not exist, where the upstream's says it by
+/// another one.
+fn missing_resource(method: Method, (era, form): (Era, ResultForm), code: Option<i64>) -> Option<Code> {
+    match (method, era, form, code) {
+        (Method::ResourcesRead, Era::Modern, ResultForm::Bare, Some(-32002)) => Some(Code::InvalidParams),
+        (Method::ResourcesRead, Era::Legacy, ResultForm::Tagged, Some(-32602)) => {
+            Some(Code::ResourceNotFound)
+        }
+        _ => None,
+    }
+}
+
 /// The end of a call whose upstream asks what cannot be carried to this client.
 fn unasked(asked: &Asked) -> Reply {
+    if asked.method != Method::ToolsCall {
+        let text = "the server asks for input from the user (elicitation, sampling or roots), and this client's \
+                    protocol revision has no way to receive the question through Waypost";
+        return Reply::error(asked.era, &asked.id, &ErrorBody::new(Code::Http(501), text));
+    }
     tool_error(
         asked,
         "The tool asks for input (elicitation, sampling or roots), and there is no way to this client for its \
@@ -224,6 +250,11 @@ fn refused(asked: &Asked, error: &GatewayError) -> Reply {
         (Manner::Readable(code), _) => {
             let body = ErrorBody::new(code, advice(error)).with_data(facts(error));
             Reply::error(asked.era, &asked.id, &body).retry_after(wait)
+        }
+        (Manner::Error(Code::InvalidParams), Method::ResourcesRead) if error.uri.is_some() => {
+            let code = if asked.era == Era::Legacy { Code::ResourceNotFound } else { Code::InvalidParams };
+            let data = json!({"uri": error.uri.as_deref()});
+            Reply::error(asked.era, &asked.id, &ErrorBody::new(code, error.text.clone()).with_data(data))
         }
         (Manner::Error(code), _) => {
             Reply::error(asked.era, &asked.id, &ErrorBody::new(code, error.text.clone())).retry_after(wait)
@@ -288,8 +319,9 @@ fn tool_error(asked: &Asked, text: &str, wait: Option<Duration>) -> Reply {
     Reply::result(&asked.id, Bytes::from(result.to_string()))
 }
 
+/// Whole milliseconds, rounded up.
 fn millis(wait: Duration) -> u64 {
-    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
 /// Whole seconds, rounded up, at least one.

@@ -6,11 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, HOST, ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, ORIGIN,
+    VARY,
 };
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use crate::config::Config;
+use crate::wire::headers::PARAM_PREFIX;
 
 /// Why a request is not for us, or from nobody whom we serve. HTTP 403.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,9 +41,7 @@ enum Hosts {
 }
 
 const METHODS: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
-const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
-);
+const REQUEST_HEADERS: &str = "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name";
 const EXPOSED: HeaderValue = HeaderValue::from_static("mcp-session-id, www-authenticate, retry-after");
 /// How long a browser may remember a preflight, in seconds.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("600");
@@ -113,11 +113,21 @@ impl Site {
         ]))
     }
 
-    /// What a preflight is told besides [`Site::sharing`].
-    pub(super) fn preflight() -> HeaderMap {
+    /// What a preflight is told besides [`Site::sharing`]. Which `Mcp-Param-*` there are depends on the tools,
+    /// so those are allowed that are asked for.
+    pub(super) fn preflight(asked: &HeaderMap) -> HeaderMap {
+        let names =
+            asked.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter().filter_map(|value| value.to_str().ok());
+        let is_param = |name: &&str| {
+            let name = name.to_ascii_lowercase();
+            name.starts_with(PARAM_PREFIX) && HeaderName::try_from(name).is_ok()
+        };
+        let params = names.flat_map(|names| names.split(',')).map(str::trim).filter(is_param);
+        let allowed = params.fold(REQUEST_HEADERS.to_owned(), |all, name| format!("{all}, {name}"));
+        let allowed = HeaderValue::try_from(allowed);
         HeaderMap::from_iter([
             (ACCESS_CONTROL_ALLOW_METHODS, METHODS),
-            (ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS),
+            (ACCESS_CONTROL_ALLOW_HEADERS, allowed.unwrap_or(HeaderValue::from_static(REQUEST_HEADERS))),
             (ACCESS_CONTROL_MAX_AGE, PREFLIGHT_AGE),
         ])
     }

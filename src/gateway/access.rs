@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::admit::Target;
 use super::error::{GatewayError, GatewayErrorKind};
-use crate::catalog::Snapshot;
+use crate::catalog::{Entry, Snapshot, admits_uri};
+use crate::config::Config;
 use crate::exchange::Principal;
+use crate::mcp::ListKind;
 
 /// The evidence that a principal may call something.
 #[derive(Clone, Debug)]
@@ -14,7 +16,7 @@ pub(super) struct Grant {
     pub(super) target: Target,
 }
 
-/// Looks a tool up as `principal` sees it.
+/// Looks something up by its exposed name as `principal` sees it.
 ///
 /// # Errors
 /// `Unknown` if nobody offers the name, `Denied` if it is there but not for this principal. Both have the
@@ -22,16 +24,64 @@ pub(super) struct Grant {
 pub(super) fn grant(
     snapshot: &Snapshot,
     principal: &Principal,
-    name: &str,
+    (kind, name): (ListKind, &str),
     reveal: Reveal,
 ) -> Result<Grant, GatewayError> {
-    let (index, entry) = snapshot.find(name).ok_or_else(|| unknown(name))?;
-    let is_shown = snapshot.view(principal.client).is_some_and(|view| view.shows(index));
-    if !is_shown {
-        return Err(denied(name, reveal));
+    let (index, entry) = snapshot.find(kind, name).ok_or_else(|| unknown(kind, name))?;
+    if !is_shown(snapshot, kind, principal, index) {
+        return Err(denied(kind, name, reveal));
     }
-    let target = Target { upstream: entry.upstream, native: Arc::clone(&entry.native) };
-    Ok(Grant { target })
+    Ok(granted(entry))
+}
+
+fn is_shown(snapshot: &Snapshot, kind: ListKind, principal: &Principal, index: usize) -> bool {
+    snapshot.view(kind, principal.client).is_some_and(|view| view.shows(index))
+}
+
+fn granted(entry: &Entry) -> Grant {
+    Grant { target: Target { upstream: entry.upstream, native: Arc::clone(&entry.native) } }
+}
+
+/// Looks up where a URI leads, for a principal that wants to read it. What is listed and what a template
+/// makes pass the same rules, which are those of the list.
+///
+/// # Errors
+/// As [`grant`].
+pub(super) fn grant_uri(
+    (snapshot, config): (&Snapshot, &Config),
+    principal: &Principal,
+    uri: &str,
+    reveal: Reveal,
+) -> Result<Grant, GatewayError> {
+    let kind = ListKind::Resources;
+    let found = snapshot.locate(uri).ok_or_else(|| unknown(kind, uri))?;
+    let offered = config.upstreams.get(found.upstream).map(|upstream| upstream.filter(kind));
+    let seen = config.clients.get(principal.client).map(|client| client.filter(kind));
+    let is_admitted =
+        [offered, seen].iter().all(|filter| filter.is_some_and(|f| admits_uri(f, &found.native)));
+    if !is_admitted {
+        return Err(denied(kind, uri, reveal));
+    }
+    Ok(Grant { target: Target { upstream: found.upstream, native: found.native } })
+}
+
+/// Looks up the template, or else the resource, that a completion is for.
+///
+/// # Errors
+/// As [`grant`].
+pub(super) fn grant_reference(
+    (snapshot, config): (&Snapshot, &Config),
+    principal: &Principal,
+    uri: &str,
+    reveal: Reveal,
+) -> Result<Grant, GatewayError> {
+    match snapshot.find(ListKind::Templates, uri) {
+        Some(_) => grant(snapshot, principal, (ListKind::Templates, uri), reveal),
+        None if snapshot.find(ListKind::Resources, uri).is_some() => {
+            grant_uri((snapshot, config), principal, uri, reveal)
+        }
+        None => Err(unknown(ListKind::Templates, uri)),
+    }
 }
 
 /// Whether a refusal admits that the tool exists.
@@ -44,13 +94,20 @@ pub(super) enum Reveal {
 }
 
 /// The refusal of a name that nobody offers.
-pub(super) fn unknown(name: &str) -> GatewayError {
-    GatewayError::new(GatewayErrorKind::Unknown, format!("Unknown tool: {name}"))
+pub(super) fn unknown(kind: ListKind, name: &str) -> GatewayError {
+    let error = |text: String| GatewayError::new(GatewayErrorKind::Unknown, text);
+    match kind {
+        ListKind::Resources => error(format!("Resource not found: {name}")).about(name),
+        ListKind::Tools | ListKind::Prompts | ListKind::Templates => {
+            error(format!("Unknown {}: {name}", kind.noun()))
+        }
+    }
 }
 
-fn denied(name: &str, reveal: Reveal) -> GatewayError {
+fn denied(kind: ListKind, name: &str, reveal: Reveal) -> GatewayError {
+    let hidden = GatewayError { kind: GatewayErrorKind::Denied, ..unknown(kind, name) };
     match reveal {
-        Reveal::Denied => GatewayError::new(GatewayErrorKind::Denied, format!("Denied by policy: {name}")),
-        Reveal::Nothing => GatewayError { kind: GatewayErrorKind::Denied, ..unknown(name) },
+        Reveal::Denied => GatewayError { text: format!("Denied by policy: {name}").into(), ..hidden },
+        Reveal::Nothing => hidden,
     }
 }

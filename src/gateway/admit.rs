@@ -1,13 +1,15 @@
 //! Access, route, limits, deadline, in that order: the only maker of an [`AdmittedCall`].
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::access::{self, Grant, Reveal};
 use super::error::{GatewayError, GatewayErrorKind};
 use super::limits::Permit;
 use super::{Current, Gateway, Health};
+use crate::catalog::{admits_uri, split_tag};
 use crate::exchange::{Call, Principal};
+use crate::mcp::{ListKind, Routing};
 
 /// A call that passed every check. Only this module makes one, so no path to an upstream skips them.
 #[derive(Debug)]
@@ -15,6 +17,7 @@ pub struct AdmittedCall {
     call: Call,
     target: Target,
     deadline: Instant,
+    budget: Duration,
     _permit: Permit,
 }
 
@@ -46,6 +49,12 @@ impl AdmittedCall {
         (self.call, self.target, self._permit)
     }
 
+    /// How long it may take.
+    #[must_use]
+    pub fn budget(&self) -> Duration {
+        self.budget
+    }
+
     /// When its caller stops waiting.
     #[must_use]
     pub fn deadline(&self) -> Instant {
@@ -57,7 +66,8 @@ impl AdmittedCall {
 impl AdmittedCall {
     /// A call past every check, for tests of what lies behind them.
     pub(crate) fn for_test(call: Call, target: Target, deadline: Instant) -> Self {
-        Self { call, target, deadline, _permit: Permit::default() }
+        let budget = deadline.saturating_duration_since(Instant::now());
+        Self { call, target, deadline, budget, _permit: Permit::default() }
     }
 
     /// The same call with another deadline.
@@ -71,8 +81,19 @@ impl AdmittedCall {
 pub(super) struct Findings {
     /// The place of the upstream.
     pub(super) upstream: Option<usize>,
-    /// The exposed name, as the catalog has it.
+    /// The exposed name of a tool or prompt, as the catalog has it. URIs have no bound, so they are no label.
     pub(super) tool: Option<Arc<str>>,
+}
+
+/// What a request names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Subject {
+    /// An entry of a list, by its exposed name.
+    Name(ListKind, String),
+    /// A resource to read.
+    Uri(String),
+    /// A template, or a resource, whose variables are to be completed.
+    Reference(String),
 }
 
 /// Runs every check on a call. `findings` is filled in as far as the checks came.
@@ -84,40 +105,90 @@ pub(super) fn admit(
     call: Call,
     findings: &mut Findings,
 ) -> Result<AdmittedCall, GatewayError> {
-    let name = call.request.param_string("name").ok_or_else(|| {
-        GatewayError::new(GatewayErrorKind::InvalidParams, "`params.name` must be a string")
-    })?;
+    let subject = subject(&call)?;
     let current = gateway.current.load();
-    if let Some((_, entry)) = current.snapshot.find(&name) {
-        findings.upstream = Some(entry.upstream);
-        findings.tool = Some(Arc::clone(&entry.exposed));
-    }
-    let grant = grant(gateway, &current, &call.principal, &name, findings)?;
+    let grant = grant(gateway, &current, &call.principal, &subject, findings)?;
+    findings.upstream = Some(grant.target.upstream);
     let permit =
         gateway.guards.admit(call.principal.client, grant.target.upstream).map_err(|(scope, error)| {
             gateway.limit_reached(&call.principal, scope, Some(&grant.target), error)
         })?;
     let timeout = gateway.config.upstreams.get(grant.target.upstream).map(|upstream| upstream.timeout);
-    let deadline = Instant::now() + timeout.unwrap_or_default();
-    Ok(AdmittedCall { call, target: grant.target, deadline, _permit: permit })
+    let budget = timeout.unwrap_or_default();
+    Ok(AdmittedCall {
+        call,
+        target: grant.target,
+        deadline: Instant::now() + budget,
+        budget,
+        _permit: permit,
+    })
+}
+
+/// What a call is about.
+fn subject(call: &Call) -> Result<Subject, GatewayError> {
+    let invalid = |text: &'static str| GatewayError::new(GatewayErrorKind::InvalidParams, text);
+    match call.method.routing() {
+        Routing::Name(kind) => {
+            let name = call.request.param_string("name");
+            name.map(|name| Subject::Name(kind, name))
+                .ok_or_else(|| invalid("`params.name` must be a string"))
+        }
+        Routing::Uri => {
+            let uri = call.request.param_string("uri");
+            uri.map(Subject::Uri).ok_or_else(|| invalid("`params.uri` must be a string"))
+        }
+        Routing::Reference => reference(call),
+        Routing::Local | Routing::List(_) => {
+            Err(GatewayError::new(GatewayErrorKind::Internal, "the method goes to no upstream"))
+        }
+    }
+}
+
+fn reference(call: &Call) -> Result<Subject, GatewayError> {
+    let invalid = |text: &'static str| GatewayError::new(GatewayErrorKind::InvalidParams, text);
+    let raw = call.request.param("ref").ok_or_else(|| invalid("`params.ref` is missing"))?;
+    let view = raw.object();
+    view.unique(raw.bytes()).map_err(|_| invalid("`params.ref` names a key twice"))?;
+    let member = |key: &str| view.string(raw.bytes(), key);
+    match member("type").as_deref() {
+        Some("ref/prompt") => member("name")
+            .map(|name| Subject::Name(ListKind::Prompts, name))
+            .ok_or_else(|| invalid("`params.ref.name` must be a string")),
+        Some("ref/resource") => {
+            member("uri").map(Subject::Reference).ok_or_else(|| invalid("`params.ref.uri` must be a string"))
+        }
+        Some(_) | None => Err(invalid("`params.ref.type` must be `ref/prompt` or `ref/resource`")),
+    }
 }
 
 fn grant(
     gateway: &Gateway,
     current: &Current,
     principal: &Principal,
-    name: &str,
+    subject: &Subject,
     findings: &mut Findings,
 ) -> Result<Grant, GatewayError> {
     let reveal = if gateway.config.reveal_denied { Reveal::Denied } else { Reveal::Nothing };
-    let refusal = match access::grant(&current.snapshot, principal, name, reveal) {
+    let known = (&current.snapshot, &*gateway.config);
+    let granted = match subject {
+        Subject::Name(kind, name) => {
+            if let Some((_, entry)) = current.snapshot.find(*kind, name) {
+                findings.upstream = Some(entry.upstream);
+                findings.tool = Some(Arc::clone(&entry.exposed));
+            }
+            access::grant(&current.snapshot, principal, (*kind, name), reveal)
+        }
+        Subject::Uri(uri) => access::grant_uri(known, principal, uri, reveal),
+        Subject::Reference(uri) => access::grant_reference(known, principal, uri, reveal),
+    };
+    let refusal = match granted {
         Ok(grant) => return Ok(grant),
         Err(refusal) => refusal,
     };
     if refusal.kind != GatewayErrorKind::Unknown {
         return Err(refusal);
     }
-    match absent_owner(gateway, current, principal, name) {
+    match absent_owner(gateway, current, principal, subject) {
         Some((upstream, error)) => {
             findings.upstream = Some(upstream);
             Err(error)
@@ -126,30 +197,41 @@ fn grant(
     }
 }
 
-/// The upstream under whose prefix `name` stands, if its tools are unknown because it is not there, and if
-/// policy would let the principal see the tool.
+/// The upstream under whose prefix or tag the subject stands, if its lists are unknown because it is not
+/// there, and if policy would let the principal see the subject.
 fn absent_owner(
     gateway: &Gateway,
     current: &Current,
     principal: &Principal,
-    name: &str,
+    subject: &Subject,
 ) -> Option<(usize, GatewayError)> {
     let client = gateway.config.clients.get(principal.client)?;
-    if !client.tools.admits(name) {
-        return None;
-    }
     gateway.upstreams.iter().zip(&current.offers).enumerate().find_map(|(index, (upstream, offer))| {
-        let native = gateway.names.get(index)?.under_prefix(name)?;
-        let is_admitted = gateway.config.upstreams.get(index)?.tools.admits(native);
+        let config = gateway.config.upstreams.get(index)?;
+        let is_admitted = match subject {
+            Subject::Name(kind, name) => {
+                let native = gateway.names.get(index)?.under_prefix(name)?;
+                client.filter(*kind).admits(name) && config.filter(*kind).admits(native)
+            }
+            Subject::Uri(uri) | Subject::Reference(uri) => {
+                let (native, _) = split_tag(uri).filter(|(_, label)| *label == &*config.name)?;
+                let kind = ListKind::Resources;
+                admits_uri(client.filter(kind), native) && admits_uri(config.filter(kind), native)
+            }
+        };
         let text = match &offer.health {
             Health::Ready => return None,
-            Health::Connecting => "is still connecting; its tools are not known yet".to_owned(),
+            Health::Connecting => {
+                let what =
+                    if matches!(subject, Subject::Name(ListKind::Tools, _)) { "tools" } else { "lists" };
+                format!("is still connecting; its {what} are not known yet")
+            }
             Health::Down { reason, .. } => format!("is down: {reason}"),
         };
         let error = GatewayError::upstream(GatewayErrorKind::Unavailable, upstream.name(), text);
         let wait = match &offer.health {
             Health::Down { retry_at, .. } => retry_at.saturating_duration_since(Instant::now()),
-            Health::Ready | Health::Connecting => std::time::Duration::from_secs(1),
+            Health::Ready | Health::Connecting => Duration::from_secs(1),
         };
         is_admitted.then(|| (index, error.retry_after(wait)))
     })

@@ -52,6 +52,8 @@ pub struct GatewayError {
     pub kind: GatewayErrorKind,
     /// The upstream that it is about, by its name in the configuration.
     pub upstream: Option<Arc<str>>,
+    /// The URI that it is about, where it is about a resource.
+    pub uri: Option<Arc<str>>,
     /// What the caller may read.
     pub text: Cow<'static, str>,
     /// Whether the call may have had an effect.
@@ -69,6 +71,7 @@ impl GatewayError {
         Self {
             kind,
             upstream: None,
+            uri: None,
             text: text.into(),
             executed: Executed::No,
             retry_after: None,
@@ -80,6 +83,12 @@ impl GatewayError {
     #[must_use]
     pub fn upstream(kind: GatewayErrorKind, upstream: &Arc<str>, text: impl Into<Cow<'static, str>>) -> Self {
         Self { upstream: Some(Arc::clone(upstream)), ..Self::new(kind, text) }
+    }
+
+    /// The same, about a resource.
+    #[must_use]
+    pub fn about(self, uri: &str) -> Self {
+        Self { uri: Some(uri.into()), ..self }
     }
 
     /// The same, of a call that may have been executed.

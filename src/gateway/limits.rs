@@ -18,8 +18,8 @@ use crate::telemetry::LimitScope;
 /// How long to wait for a place among calls in flight, as far as one can say.
 const CONCURRENCY_WAIT: Duration = Duration::from_secs(1);
 
-/// Callers that the edge limit tells apart; beyond, all new ones share one allowance until old ones are
-/// swept.
+/// Addresses that the edge limit tells apart; beyond, all anonymous callers share one allowance until idle
+/// ones are swept. Clients of the configuration always have their own.
 const EDGE_CALLERS: usize = 100_000;
 
 /// All limits of a configuration, by the places of clients and upstreams in it.
@@ -150,7 +150,8 @@ impl Edge {
     }
 
     fn count(&self, caller: &EdgeCaller) -> Result<(), GatewayError> {
-        let checked = match self.callers.len() < EDGE_CALLERS {
+        let is_named = matches!(caller, EdgeCaller::Client(_));
+        let checked = match is_named || self.callers.len() < EDGE_CALLERS {
             true => self.callers.check_key(&network_of(caller)),
             false => self.overflow.check(),
         };

@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Gateway, GatewayError, GatewayErrorKind, Health, Offer};
-use crate::config::Filter;
+use crate::config::{ClientConfig, Filter};
 use crate::exchange::Principal;
-use crate::mcp::{ListKind, Raw, merge_capabilities};
+use crate::mcp::{ListKind, Method, Raw, has_capability, merge_capabilities};
 
 /// Longest instructions taken from one upstream, in bytes.
 const INSTRUCTIONS_EACH: usize = 4 * 1024;
@@ -49,16 +49,15 @@ impl Gateway {
         principal: &Principal,
         cursor: Option<&str>,
     ) -> Result<Page, GatewayError> {
-        let ListKind::Tools = kind;
         let current = self.current.load();
         let view = current
             .snapshot
-            .view(principal.client)
+            .view(kind, principal.client)
             .ok_or_else(|| GatewayError::new(GatewayErrorKind::Internal, "the client has no view"))?;
         let (entries, next_cursor) = view
             .page(cursor, self.config.page_size)
             .map_err(|error| GatewayError::new(GatewayErrorKind::InvalidParams, error.to_string()))?;
-        let (ttl, scope) = self.caching(&current.offers);
+        let (ttl, scope) = self.caching(kind, &current.offers);
         Ok(Page { entries, next_cursor, ttl, scope })
     }
 
@@ -66,24 +65,44 @@ impl Gateway {
     #[must_use]
     pub fn listed_tool(&self, principal: &Principal, exposed: &str) -> Option<Bytes> {
         let current = self.current.load();
-        let (index, entry) = current.snapshot.find(exposed)?;
-        current.snapshot.view(principal.client)?.shows(index).then(|| entry.text().clone())
+        let (index, entry) = current.snapshot.find(ListKind::Tools, exposed)?;
+        current.snapshot.view(ListKind::Tools, principal.client)?.shows(index).then(|| entry.text().clone())
     }
 
     /// The least time that all parts may be taken for fresh, and whether one of them, or a policy, makes the
     /// whole private. A part that does not say how long, or is not there yet, makes it zero.
-    fn caching(&self, offers: &[Arc<Offer>]) -> (Duration, CacheScope) {
-        let fresh = |offer: &Offer| match offer.health {
-            Health::Ready => offer.ttl.unwrap_or_default(),
-            Health::Connecting | Health::Down { .. } => Duration::ZERO,
+    fn caching(&self, kind: ListKind, offers: &[Arc<Offer>]) -> (Duration, CacheScope) {
+        let fresh = |offer: &Arc<Offer>| match offer.health {
+            Health::Ready if !offer.lists.kind(kind).is_served => None,
+            Health::Ready => Some(offer.lists.kind(kind).ttl.unwrap_or_default()),
+            Health::Connecting | Health::Down { .. } => Some(Duration::ZERO),
         };
-        let ttl = offers.iter().map(|offer| fresh(offer)).min().unwrap_or_default();
-        let is_one_for_all = match self.config.clients.as_slice() {
-            [only] => only.is_anonymous && only.tools == Filter::default(),
-            _ => false,
-        };
-        let is_private = !is_one_for_all || offers.iter().any(|offer| offer.is_private);
+        let ttl = offers.iter().filter_map(fresh).min().unwrap_or_default();
+        let is_private =
+            !self.is_one_for_all() || offers.iter().any(|offer| offer.lists.kind(kind).is_private);
         (ttl, if is_private { CacheScope::Private } else { CacheScope::Public })
+    }
+
+    /// Whether everybody is the same client, who may see everything.
+    pub(super) fn is_one_for_all(&self) -> bool {
+        let is_open = |client: &ClientConfig| {
+            ListKind::ALL.into_iter().all(|kind| *client.filter(kind) == Filter::default())
+        };
+        match self.config.clients.as_slice() {
+            [only] => only.is_anonymous && is_open(only),
+            _ => false,
+        }
+    }
+
+    /// Whether anything is there that a method is for: its capability is promised.
+    #[must_use]
+    pub fn serves(&self, method: Method) -> bool {
+        let Some(capability) = method.capability().filter(|capability| *capability != "tools") else {
+            return true;
+        };
+        let current = self.current.load();
+        let mut declared = current.offers.iter().filter_map(|offer| offer.capabilities.as_ref());
+        declared.any(|capabilities| has_capability(capabilities, capability))
     }
 
     /// What the gateway as a whole can do: `ServerCapabilities`.
@@ -100,10 +119,13 @@ impl Gateway {
     pub fn instructions(&self, principal: &Principal) -> Option<String> {
         let current = self.current.load();
         let snapshot = &current.snapshot;
-        let view = snapshot.view(principal.client)?;
         let sees = |upstream: usize| {
-            let mut entries = snapshot.entries().iter().enumerate();
-            entries.any(|(index, entry)| entry.upstream == upstream && view.shows(index))
+            let sees_kind = |kind: ListKind| {
+                let Some(view) = snapshot.view(kind, principal.client) else { return false };
+                let mut entries = snapshot.entries(kind).iter().enumerate();
+                entries.any(|(index, entry)| entry.upstream == upstream && view.shows(index))
+            };
+            ListKind::ALL.into_iter().any(sees_kind)
         };
         let parts = self.config.upstreams.iter().zip(&current.offers);
         let parts = parts.filter(|(upstream, _)| sees(upstream.index));

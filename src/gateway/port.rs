@@ -8,9 +8,9 @@ use tokio::sync::watch;
 
 use super::admit::AdmittedCall;
 use super::error::GatewayError;
-use crate::catalog::ListedTool;
+use crate::catalog::Listed;
 use crate::exchange::Outcome;
-use crate::mcp::Raw;
+use crate::mcp::{PerKind, Raw};
 
 /// One MCP server that the gateway connects to.
 pub trait Upstream: Send + Sync + 'static {
@@ -32,34 +32,41 @@ pub trait Upstream: Send + Sync + 'static {
 pub struct Offer {
     /// Whether it can be called.
     pub health: Health,
-    /// Its tools, in its own order. Those of the last good connection while it is down within `grace`.
-    pub tools: Vec<ListedTool>,
+    /// Its lists. Those of the last good connection while it is down within `grace`.
+    pub lists: PerKind<List>,
     /// Its `ServerCapabilities`, once it was connected.
     pub capabilities: Option<Raw>,
     /// Its `Implementation`.
     pub server_info: Option<Raw>,
     /// Its instructions to the model.
     pub instructions: Option<String>,
-    /// How long its lists may be taken for fresh, if it says.
-    pub ttl: Option<Duration>,
-    /// Whether it calls its lists private.
-    pub is_private: bool,
     /// The revision that it speaks, for status pages.
     pub protocol_version: Option<&'static str>,
     /// How often it was connected to.
     pub connects: u64,
 }
 
+/// One list of an upstream.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    /// Its entries, in the upstream's own order.
+    pub entries: Vec<Listed>,
+    /// Whether the upstream has such a list at all.
+    pub is_served: bool,
+    /// How long it may be taken for fresh, if the upstream says.
+    pub ttl: Option<Duration>,
+    /// Whether the upstream calls it private.
+    pub is_private: bool,
+}
+
 impl Default for Offer {
     fn default() -> Self {
         Self {
             health: Health::Connecting,
-            tools: Vec::new(),
+            lists: PerKind::default(),
             capabilities: None,
             server_info: None,
             instructions: None,
-            ttl: None,
-            is_private: false,
             protocol_version: None,
             connects: 0,
         }

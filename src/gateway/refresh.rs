@@ -10,11 +10,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Current, Gateway, Health, Offer};
 use crate::catalog::{Snapshot, Source};
-use crate::config::{Filter, Pattern};
+use crate::config::{ClientConfig, Filter, Pattern};
+use crate::mcp::{ListKind, PerKind};
 use crate::telemetry::{EntrySkipped, RuleUnmatched};
 
 /// How often callers at the edge are swept.
 const SWEEP: Duration = Duration::from_secs(60);
+
+/// The kinds with a filter of their own, and its key.
+const FILTERED: [(ListKind, &str); 3] =
+    [(ListKind::Tools, "tools"), (ListKind::Resources, "resources"), (ListKind::Prompts, "prompts")];
+
+/// What a client sees of each kind.
+pub(super) fn filters(client: &ClientConfig) -> PerKind<Filter> {
+    PerKind::of(|kind| client.filter(kind).clone())
+}
 
 impl Gateway {
     /// Rebuilds the snapshot whenever an upstream's offer changes, until `stop`.
@@ -40,21 +50,22 @@ impl Gateway {
         let sources = self.config.upstreams.iter().zip(&self.names).zip(offers);
         let sources = sources.map(|((upstream, names), offer)| Source {
             upstream: upstream.index,
+            label: &upstream.name,
             names,
-            filter: &upstream.tools,
-            tools: &offer.tools,
+            filters: PerKind::of(|kind| upstream.filter(kind)),
+            lists: PerKind::of(|kind| offer.lists.kind(kind).entries.as_slice()),
         });
-        let clients = self.config.clients.iter().map(|client| client.tools.clone());
+        let clients = self.config.clients.iter().map(filters);
         let snapshot = Snapshot::merge(sources, clients);
-        self.report(&snapshot, offers, reported);
+        self.report(&snapshot, offers, &mut Reported { before: std::mem::take(reported), now: reported });
         self.current.store(Arc::new(Current { snapshot, offers: offers.to_vec() }));
     }
 
     /// Says once what was left out, and which rules match nothing now that the tools are known.
-    fn report(&self, snapshot: &Snapshot, offers: &[Arc<Offer>], reported: &mut HashSet<String>) {
+    fn report(&self, snapshot: &Snapshot, offers: &[Arc<Offer>], reported: &mut Reported<'_>) {
         for finding in &snapshot.findings {
             let upstream = self.config.upstreams.get(finding.upstream).map(|u| &*u.name).unwrap_or_default();
-            if reported.insert(format!("{upstream}/{}/{}", finding.native, finding.reason)) {
+            if reported.is_new(format!("{upstream}/{}/{}", finding.native, finding.reason)) {
                 EntrySkipped { upstream, entry: &finding.native, reason: &finding.reason }
                     .emit(&self.metrics);
             }
@@ -62,25 +73,57 @@ impl Gateway {
         let is_ready = |offer: &Arc<Offer>| matches!(offer.health, Health::Ready);
         for (upstream, offer) in self.config.upstreams.iter().zip(offers).filter(|(_, offer)| is_ready(offer))
         {
-            let names: Vec<&str> = offer.tools.iter().map(|tool| &*tool.name).collect();
-            for pattern in unmatched(&upstream.tools, &names) {
-                self.report_rule(&format!("upstreams.{}.tools", upstream.name), pattern, reported);
+            for (kind, key) in FILTERED {
+                let scope = format!("upstreams.{}.{key}", upstream.name);
+                let entries = &offer.lists.kind(kind).entries;
+                // What a template can make is not known.
+                let is_open = kind == ListKind::Resources && !offer.lists.templates.entries.is_empty();
+                let names: Vec<&str> = entries.iter().map(|listed| &*listed.name).collect();
+                for pattern in unmatched(upstream.filter(kind), &names).filter(|_| !is_open) {
+                    self.report_rule(&scope, pattern, reported);
+                }
             }
         }
         if offers.iter().all(is_ready) {
-            let names: Vec<&str> = snapshot.entries().iter().map(|entry| &*entry.exposed).collect();
             for client in &self.config.clients {
-                for pattern in unmatched(&client.tools, &names) {
-                    self.report_rule(&format!("clients.{}.tools", client.name), pattern, reported);
-                }
+                self.report_client(client, snapshot, reported);
             }
         }
     }
 
-    fn report_rule(&self, scope: &str, pattern: &str, reported: &mut HashSet<String>) {
-        if reported.insert(format!("{scope}/{pattern}")) {
+    fn report_client(&self, client: &ClientConfig, snapshot: &Snapshot, reported: &mut Reported<'_>) {
+        for (kind, key) in FILTERED {
+            let is_open = kind == ListKind::Resources && !snapshot.entries(ListKind::Templates).is_empty();
+            let names: Vec<&str> = snapshot
+                .entries(kind)
+                .iter()
+                .map(|entry| if kind == ListKind::Resources { &*entry.native } else { &*entry.exposed })
+                .collect();
+            for pattern in unmatched(client.filter(kind), &names).filter(|_| !is_open) {
+                self.report_rule(&format!("clients.{}.{key}", client.name), pattern, reported);
+            }
+        }
+    }
+
+    fn report_rule(&self, scope: &str, pattern: &str, reported: &mut Reported<'_>) {
+        if reported.is_new(format!("{scope}/{pattern}")) {
             RuleUnmatched { scope, pattern }.emit();
         }
+    }
+}
+
+/// What has been said of the last snapshot, and what of this one: a finding is said when it is new, and only
+/// those of one snapshot are kept.
+struct Reported<'a> {
+    before: HashSet<String>,
+    now: &'a mut HashSet<String>,
+}
+
+impl Reported<'_> {
+    fn is_new(&mut self, finding: String) -> bool {
+        let is_new = !self.before.contains(&finding) && !self.now.contains(&finding);
+        self.now.insert(finding);
+        is_new
     }
 }
 

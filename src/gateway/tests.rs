@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::config::{CallLimits, Filter, Pattern, Rate, for_test};
 use crate::exchange::{Answer, EventSink, Hop, Principal, ResultForm};
-use crate::mcp::{Body, ListKind, Message, Method, Raw, Request};
+use crate::mcp::{Body, ListKind, Message, Method, PerKind, Raw, Request};
 use crate::wire::json;
 
 /// Answers `ok` at once, and the tool `slow` never.
@@ -60,9 +60,9 @@ impl Upstream for Scripted {
     }
 }
 
-fn tools(names: &[&str]) -> Vec<ListedTool> {
+fn tools(names: &[&str]) -> Vec<Listed> {
     let text = |name: &str| Raw::from_value(&serde_json::json!({"name": name, "inputSchema": {}}));
-    names.iter().map(|name| ListedTool { name: (*name).into(), text: text(name) }).collect()
+    names.iter().map(|name| Listed { name: (*name).into(), text: text(name) }).collect()
 }
 
 fn scripted(name: &str, offer: Offer) -> Arc<Scripted> {
@@ -75,7 +75,8 @@ fn scripted(name: &str, offer: Offer) -> Arc<Scripted> {
 }
 
 fn ready(names: &[&str]) -> Offer {
-    Offer { health: Health::Ready, tools: tools(names), ..Offer::default() }
+    let list = List { entries: tools(names), is_served: true, ..List::default() };
+    Offer { health: Health::Ready, lists: PerKind { tools: list, ..PerKind::default() }, ..Offer::default() }
 }
 
 fn request(name: &str) -> Request {
@@ -269,7 +270,12 @@ async fn a_changed_offer_changes_the_list() {
 
 #[tokio::test]
 async fn lists_are_private_as_soon_as_a_policy_or_a_private_part_has_a_say() {
-    let fresh = |is_private: bool| Offer { ttl: Some(Duration::from_secs(9)), is_private, ..ready(&["x"]) };
+    let fresh = |is_private: bool| {
+        let mut offer = ready(&["x"]);
+        offer.lists.tools.ttl = Some(Duration::from_secs(9));
+        offer.lists.tools.is_private = is_private;
+        offer
+    };
     let scope = async |gateway: Arc<Gateway>| {
         refreshed(&gateway).await;
         let principal = Principal { client: 0, name: "x".into() };

@@ -4,6 +4,9 @@ use serde_json::{Map, Value};
 
 use super::object::Raw;
 
+/// What Waypost can route besides tools, which it always promises.
+const ROUTABLE: [&str; 4] = ["completions", "logging", "prompts", "resources"];
+
 /// The capabilities that Waypost can route, out of those that its upstreams declare.
 ///
 /// A capability is promised as soon as one upstream has it, and only with what Waypost itself does about it.
@@ -12,10 +15,37 @@ pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>) -> Raw {
     let mut merged = Map::new();
     merged.insert("tools".to_owned(), Value::Object(Map::new()));
     for capabilities in upstreams {
-        let view = capabilities.object();
-        if view.get(capabilities.bytes(), "logging").is_some() {
-            merged.insert("logging".to_owned(), Value::Object(Map::new()));
+        for name in ROUTABLE.into_iter().filter(|name| has_capability(capabilities, name)) {
+            merged.insert(name.to_owned(), Value::Object(Map::new()));
         }
     }
     Raw::from_value(&Value::Object(merged))
+}
+
+/// Whether `ServerCapabilities` name a capability.
+#[must_use]
+pub fn has_capability(capabilities: &Raw, name: &str) -> bool {
+    let found = capabilities.object().raw(capabilities.bytes(), name);
+    found.is_some_and(|raw| raw.bytes().as_ref() != b"null")
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn one_upstream_is_enough_for_a_promise_and_nothing_else_is_promised() {
+        let raw = |text: &'static str| Raw::trusted(Bytes::from_static(text.as_bytes()));
+        let upstreams = [
+            raw(r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"x":{}}"#),
+            raw(r#"{"resources":{"subscribe":true},"completions":null}"#),
+        ];
+        assert_eq!(
+            merge_capabilities(upstreams.iter()).text(),
+            r#"{"prompts":{},"resources":{},"tools":{}}"#
+        );
+        assert_eq!(merge_capabilities([].into_iter()).text(), r#"{"tools":{}}"#);
+    }
 }

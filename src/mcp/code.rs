@@ -11,6 +11,8 @@ pub enum Code {
     MethodNotFound,
     /// The parameters are wrong: unknown name, bad cursor, missing `_meta`.
     InvalidParams,
+    /// No such resource. Legacy revisions only; modern ones have `InvalidParams` for it.
+    ResourceNotFound,
     /// A fault of the gateway.
     Internal,
     /// Headers and body disagree. Modern revisions only.
@@ -37,6 +39,7 @@ pub fn code_of(code: Code) -> i64 {
         Code::InvalidRequest => -32600,
         Code::MethodNotFound => -32601,
         Code::InvalidParams => -32602,
+        Code::ResourceNotFound => -32002,
         Code::Internal => -32603,
         Code::HeaderMismatch => -32020,
         Code::UnsupportedVersion => -32022,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::draft::Draft;
 use super::id::Id;
-use super::object::{ObjectView, Raw, Span};
+use super::object::{Look, ObjectView, Raw, Span};
 
 /// One JSON-RPC message.
 #[derive(Clone, Debug)]
@@ -162,6 +162,19 @@ impl Response {
             Body::Error(view) => view.string(&self.text, "message"),
             Body::Result(_) => None,
         }
+    }
+
+    /// This response with the edits of a draft of it, which leave its envelope as it is; `None` if that is
+    /// no response.
+    #[must_use]
+    pub fn edited(&self, draft: Draft) -> Option<Self> {
+        let text = draft.finish();
+        let envelope = ObjectView::read(std::str::from_utf8(&text).ok()?, Look::Envelope).ok()?;
+        let body = match &self.body {
+            Body::Result(_) => Body::Result(envelope.inner(&text, "result")?.clone()),
+            Body::Error(_) => Body::Error(envelope.inner(&text, "error")?.clone()),
+        };
+        Some(Self { text, envelope, id: self.id.clone(), body })
     }
 
     /// A draft of this response under another id, with `result` (or `error`) changed, and its `_meta`.

@@ -1,11 +1,6 @@
 //! The methods that a client may send, in one table.
 
-/// What is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ListKind {
-    /// `tools/list`
-    Tools,
-}
+use super::kind::ListKind;
 
 /// How a request finds its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +11,10 @@ pub enum Routing {
     List(ListKind),
     /// Goes to the upstream that offers `params.name`.
     Name(ListKind),
+    /// Goes to the upstream that offers `params.uri`.
+    Uri,
+    /// Goes to the upstream that offers what `params.ref` names.
+    Reference,
 }
 
 macro_rules! methods {
@@ -41,6 +40,18 @@ macro_rules! methods {
                 match self { $(Self::$variant => $text,)* }
             }
 
+            /// The capability of a server that the method belongs to, where it belongs to one.
+            #[must_use]
+            pub fn capability(self) -> Option<&'static str> {
+                match (self.routing(), self) {
+                    (_, Self::SetLevel) => Some("logging"),
+                    (Routing::List(kind) | Routing::Name(kind), _) => Some(kind.capability()),
+                    (Routing::Uri, _) => Some(ListKind::Resources.capability()),
+                    (Routing::Reference, _) => Some("completions"),
+                    (Routing::Local, _) => None,
+                }
+            }
+
             /// How a request with this method finds its way.
             #[must_use]
             pub fn routing(self) -> Routing {
@@ -57,4 +68,10 @@ methods! {
     SetLevel "logging/setLevel" Routing::Local;
     ToolsList "tools/list" Routing::List(ListKind::Tools);
     ToolsCall "tools/call" Routing::Name(ListKind::Tools);
+    PromptsList "prompts/list" Routing::List(ListKind::Prompts);
+    PromptsGet "prompts/get" Routing::Name(ListKind::Prompts);
+    ResourcesList "resources/list" Routing::List(ListKind::Resources);
+    TemplatesList "resources/templates/list" Routing::List(ListKind::Templates);
+    ResourcesRead "resources/read" Routing::Uri;
+    Complete "completion/complete" Routing::Reference;
 }

@@ -239,6 +239,18 @@ impl Member {
     }
 }
 
+/// Where the elements of the array at `span` of `text` stand; none if there is no array.
+#[must_use]
+pub fn elements(text: &[u8], span: Span) -> Vec<Span> {
+    let array = text.get(span.clone()).unwrap_or_default();
+    let found: Vec<&RawValue> = serde_json::from_slice(array).unwrap_or_default();
+    let place = |raw: &&RawValue| {
+        let start = (raw.get().as_ptr() as usize).wrapping_sub(array.as_ptr() as usize) + span.start;
+        start..start + raw.get().len()
+    };
+    found.iter().map(place).collect()
+}
+
 /// How deep a view looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
@@ -340,6 +352,15 @@ mod tests {
         assert_eq!(&text[view.get(text, "a").unwrap()], b"1");
         assert_eq!(&text[view.get(text, "bc").unwrap()], br#"{"x":[1,2]}"#);
         assert_eq!(view.get(text, "x"), None);
+    }
+
+    #[test]
+    fn elements_stand_where_they_say() {
+        let text = br#"{"a": [ 1 , {"b":2},"c"]}"#;
+        let span = ObjectView::of(text).get(text, "a").unwrap();
+        let found: Vec<&[u8]> = elements(text, span).into_iter().map(|span| &text[span]).collect();
+        assert_eq!(found, [b"1".as_slice(), br#"{"b":2}"#, br#""c""#]);
+        assert!(elements(text, 0..text.len()).is_empty());
     }
 
     #[test]

@@ -160,6 +160,13 @@ pub struct UpstreamNoise<'a> {
     pub sample: &'a str,
 }
 
+/// The client of a call did not read its events, and missed one. Logged at most once a minute per upstream.
+#[derive(Debug)]
+pub struct EventMissed<'a> {
+    /// The upstream that sent it.
+    pub upstream: &'a str,
+}
+
 /// A line that a child wrote to stderr.
 #[derive(Debug)]
 pub struct UpstreamStderr<'a> {
@@ -342,6 +349,22 @@ impl UpstreamNoise<'_> {
                 event = "upstream_noise",
                 upstream = self.upstream,
                 sample = clip(self.sample, MAX_SAMPLE),
+                suppressed = some(suppressed),
+            );
+        }
+    }
+}
+
+impl EventMissed<'_> {
+    /// Counts, and logs at most once a minute per upstream.
+    pub fn emit(&self, metrics: &Metrics) {
+        metrics.events_missed.with(&[self.upstream], IntCounter::inc);
+        if let Some(suppressed) = metrics.missed_lines.admit(self.upstream, Instant::now()) {
+            warn!(
+                target: "waypost::call",
+                event = "event_missed",
+                upstream = self.upstream,
+                reason = "the client does not read",
                 suppressed = some(suppressed),
             );
         }
@@ -607,6 +630,15 @@ mod tests {
         }
         let read: serde_json::Value = serde_json::from_str(&logged(LogFormat::Json, act)).unwrap();
         assert_eq!(read["line"], line);
+    }
+
+    #[test]
+    fn events_that_a_client_missed_are_counted_always() {
+        let metrics = Metrics::for_test();
+        for _ in 0..3 {
+            EventMissed { upstream: "u" }.emit(&metrics);
+        }
+        assert!(metrics.render().contains("waypost_events_missed_total{upstream=\"u\"} 3"));
     }
 
     #[test]

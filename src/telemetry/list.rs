@@ -75,6 +75,8 @@ metrics! {
         "Attempts to connect that failed."
     UPSTREAM_NOISE Kind::Counter, "waypost_upstream_noise_total" ["upstream"]
         "Things an upstream sent that were no message."
+    EVENTS_MISSED Kind::Counter, "waypost_events_missed_total" ["upstream"]
+        "Progress and log messages of calls that were dropped because the client of the call did not read."
     UPSTREAM_TOOLS Kind::Gauge, "waypost_upstream_tools" ["upstream"]
         "Tools that the upstream listed when it was last connected to."
     ENTRIES_SKIPPED Kind::Counter, "waypost_entries_skipped_total" ["upstream"]

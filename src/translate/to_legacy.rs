@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::input::{INPUT_RESPONSES, REQUEST_STATE};
 use crate::exchange::{Answer, Outcome, ResultForm};
-use crate::mcp::{Body, HOP_KEYS, Id, Raw, Request, Response, key};
+use crate::mcp::{Body, Draft, HOP_KEYS, Id, Method, Raw, Request, Response, Routing, key};
 
 /// How a request is addressed on the next hop.
 #[derive(Clone, Copy, Debug)]
@@ -18,15 +18,33 @@ pub struct Onward<'a> {
 }
 
 impl Onward<'_> {
-    /// The members of `params` to change: the name, where it is another one here.
+    /// The members of `params` to change: the name or URI, where it is another one here.
     #[must_use]
     pub fn params(&self, request: &Request) -> Vec<(&'static str, Option<Bytes>)> {
-        match request.param_string("name") {
-            Some(name) if name != self.native => {
-                vec![("name", Some(Raw::from_text(self.native).bytes().clone()))]
+        let native = || Raw::from_text(self.native).bytes().clone();
+        let differs = |key: &str| request.param_string(key).is_some_and(|name| name != self.native);
+        match Method::known(&request.method).map(Method::routing) {
+            Some(Routing::Name(_)) if differs("name") => vec![("name", Some(native()))],
+            Some(Routing::Uri) if differs("uri") => vec![("uri", Some(native()))],
+            Some(Routing::Reference) => {
+                self.reference(request).map(|changed| ("ref", Some(changed))).into_iter().collect()
             }
-            Some(_) | None => Vec::new(),
+            Some(Routing::Name(_) | Routing::Uri | Routing::Local | Routing::List(_)) | None => Vec::new(),
         }
+    }
+
+    /// `params.ref` with the native name or URI, where that is another one.
+    fn reference(&self, request: &Request) -> Option<Bytes> {
+        let raw = request.param("ref")?;
+        let view = raw.object();
+        let key = match view.string(raw.bytes(), "type")?.as_str() {
+            "ref/prompt" => "name",
+            _ => "uri",
+        };
+        view.string(raw.bytes(), key).filter(|name| name != self.native)?;
+        let mut draft = Draft::new(raw.bytes().clone());
+        draft.edit_object(&view, &[(key, Some(Raw::from_text(self.native).bytes().clone()))]);
+        Some(draft.finish())
     }
 
     /// The member of `_meta` that holds the progress token, to change.
@@ -97,6 +115,30 @@ mod tests {
             written(text, "ta", None),
             r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t\u0061","_meta":{}}}"#
         );
+    }
+
+    #[test]
+    fn what_is_named_gets_its_native_name_wherever_the_method_puts_it() {
+        for (method, params, expected) in [
+            ("prompts/get", r#"{"name":"s__p","uri":"x"}"#, r#"{"name":"t","uri":"x"}"#),
+            ("resources/read", r#"{"name":"x","uri":"a://b#@s"}"#, r#"{"name":"x","uri":"t"}"#),
+            (
+                "completion/complete",
+                r#"{"ref":{"type":"ref/prompt","name":"s__p","title":"T"},"name":"x"}"#,
+                r#"{"ref":{"type":"ref/prompt","name":"t","title":"T"},"name":"x"}"#,
+            ),
+            (
+                "completion/complete",
+                r#"{"ref":{"uri":"a://{b}#@s","type":"ref/resource"},"uri":"x"}"#,
+                r#"{"ref":{"uri":"t","type":"ref/resource"},"uri":"x"}"#,
+            ),
+            ("completion/complete", r#"{"ref":7}"#, r#"{"ref":7}"#),
+            ("x/y", r#"{"name":"s__t"}"#, r#"{"name":"s__t"}"#),
+        ] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+            let wanted = format!(r#"{{"jsonrpc":"2.0","id":9,"method":"{method}","params":{expected}}}"#);
+            assert_eq!(written(&text, "t", None), wanted);
+        }
     }
 
     #[test]

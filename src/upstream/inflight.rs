@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -44,6 +45,20 @@ pub(super) struct Flight<'a> {
 /// Whether a request has been written: decided once, by the writer or by a caller that gives up before.
 #[derive(Debug, Default)]
 pub(super) struct Stage(AtomicU8);
+
+/// How long the reader of a connection waits for the client of one call to read its events.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What became of a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Its call has it, or it is nobody's.
+    Done,
+    /// Its call's client does not read, and will not get it.
+    Missed,
+    /// Whose it is cannot be told, and it is no progress.
+    Unattributed,
+}
 
 const QUEUED: u8 = 0;
 const WRITTEN: u8 = 1;
@@ -94,36 +109,38 @@ impl InFlight {
         })
     }
 
-    /// Passes a notification on to the call that it belongs to; `false` if that cannot be told, and it is no
-    /// progress. It is dropped if its call is over, does not want it, or does not read: a reader that serves
-    /// many calls waits for none of them.
-    pub(super) fn hear(&self, notification: &Notification) -> bool {
+    /// Passes a notification on to the call that it belongs to. It is dropped if its call is over or does not
+    /// want it, and missed if the call's client does not read: a reader that serves many calls waits for one
+    /// of them a moment, and not again until that one reads.
+    pub(super) async fn hear(&self, notification: &Notification) -> Heard {
         let (listener, event) = match &*notification.method {
             "notifications/progress" => {
                 let id = progress_token(notification);
                 let Some(listener) = id.and_then(|id| self.lock().waiting.get(&id)?.listener.clone()) else {
-                    return true;
+                    return Heard::Done;
                 };
-                let Some(event) = listener.progress(notification) else { return true };
+                let Some(event) = listener.progress(notification) else { return Heard::Done };
                 (listener, event)
             }
             "notifications/message" => {
-                let Some(listener) = self.only_one_that_asked_for_logs() else { return false };
+                let Some(listener) = self.only_one_that_asked_for_logs() else { return Heard::Unattributed };
                 (listener, Event { kind: EventKind::Log, notification: notification.clone() })
             }
-            _ => return false,
+            _ => return Heard::Unattributed,
         };
-        if !listener.events.offer(event) {
-            tracing::debug!("a slow reader missed a notification");
+        match listener.events.send_within(event, PATIENCE).await {
+            true => Heard::Done,
+            false => Heard::Missed,
         }
-        true
     }
 
+    /// The only call in flight, if it has asked for log messages. With another one beside it, nobody is
+    /// given any: a server that logs unasked would show one client what another one's call is about.
     fn only_one_that_asked_for_logs(&self) -> Option<Listener> {
         let table = self.lock();
-        let listeners = table.waiting.values().filter_map(|waiting| waiting.listener.as_ref());
-        let mut asked = listeners.filter(|listener| listener.logs == Logs::Asked);
-        asked.next().filter(|_| asked.next().is_none()).cloned()
+        let mut waiting = table.waiting.values();
+        let (only, None) = (waiting.next()?, waiting.next()) else { return None };
+        only.listener.as_ref().filter(|listener| listener.logs == Logs::Asked).cloned()
     }
 
     /// Fails everybody who waits, and whoever comes later.

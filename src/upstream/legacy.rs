@@ -21,7 +21,7 @@ use super::question::QuestionSink;
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
-use crate::mcp::{Id, Raw, Response};
+use crate::mcp::{Id, ListKind, Raw, Response};
 use crate::translate::hello::{
     Hello, NoHandshake, Questions, read_initialize, write_initialize, write_initialized, write_request,
 };
@@ -227,7 +227,7 @@ impl Legacy {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner) = LEVELS.len();
         self.session.send_replace(Session { generation: lost + 1, ..handshake.session });
         // It may have been restarted as something else.
-        self.wire.unsolicited.doubt_tools();
+        self.wire.unsolicited.doubt(&ListKind::ALL);
         Ok(())
     }
 
@@ -270,7 +270,11 @@ fn is_session_lost(session: &Session, reply: &Result<Reply, Failure>) -> bool {
         Err(failure) => failure.status == Some(404),
         Ok(Reply { status: Some(404), .. }) => true,
         Ok(Reply { status: Some(400), response, .. }) => {
-            response.error_message().is_some_and(|message| message.to_ascii_lowercase().contains("session"))
+            // An error without our id, or with a code of the transport, was made before anything ran.
+            let is_early =
+                response.id.is_none() || matches!(response.error_code(), Some(-32600 | -32000 | -32001));
+            let is_about_it = |message: String| message.to_ascii_lowercase().contains("session");
+            is_early && response.error_message().is_some_and(is_about_it)
         }
         Ok(_) => false,
     }

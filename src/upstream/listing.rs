@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use super::connection::Connection;
 use super::failure::Failure;
 use crate::config::Limits;
-use crate::gateway::ListedTool;
-use crate::mcp::{Body, Code, ObjectView, Raw, Response, code_of};
+use crate::gateway::{List, Listed};
+use crate::mcp::{Body, Code, ListKind, ObjectView, Raw, Response, code_of};
 use crate::telemetry::{EntrySkipped, Metrics};
 use crate::wire::mirror::{Mirror, Mirrors};
 
@@ -33,17 +33,13 @@ impl From<&Limits> for Bounds {
 /// A list, read to its end.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// The entries in the order of the server.
-    pub(super) tools: Vec<ListedTool>,
-    /// How long it may be taken for fresh: the least of its pages.
-    pub(super) ttl: Option<Duration>,
-    /// Whether one of its pages is private.
-    pub(super) is_private: bool,
+    /// What it is.
+    pub(super) list: List,
     /// Which arguments go into headers, by tool, where there are any.
     pub(super) mirrors: Arc<Mirrors>,
 }
 
-/// Reads one list of one server.
+/// Reads the lists of one server.
 #[derive(Debug)]
 pub(super) struct ListReader {
     pub(super) upstream: Arc<str>,
@@ -58,29 +54,31 @@ enum Next {
 }
 
 impl ListReader {
-    /// Reads `tools/list`. A server that does not know the method has no tools.
+    /// Reads one list. A server that does not know the method has none.
     ///
     /// # Errors
     /// If a page cannot be had: half a list is none.
-    pub(super) async fn read_tools(&self, connection: &Connection) -> Result<Listing, Failure> {
+    pub(super) async fn read(&self, kind: ListKind, connection: &Connection) -> Result<Listing, Failure> {
+        let list = List { is_served: true, ..List::default() };
         let mut reading = Reading {
             reader: self,
-            listing: Listing::default(),
+            kind,
+            listing: Listing { list, ..Listing::default() },
             names: HashSet::new(),
             bytes: 0,
-            mirrors: connection.mirrors_arguments(),
+            mirrors: kind == ListKind::Tools && connection.mirrors_arguments(),
         };
         let mut cursors = HashSet::new();
         let mut cursor: Option<Raw> = None;
         for page in 0..self.bounds.pages {
             let params = cursor.as_ref().map(|cursor| ("cursor", cursor.clone()));
-            let response = connection.ask("tools/list", params.as_slice()).await?;
+            let response = connection.ask(kind.method().as_str(), params.as_slice()).await?;
             if let Body::Error(_) = response.body {
                 return match response.error_code() {
                     Some(code) if code == code_of(Code::MethodNotFound) && page == 0 => {
                         Ok(Listing::default())
                     }
-                    code => Err(refused(code, &response)),
+                    code => Err(refused(kind, code, &response)),
                 };
             }
             match reading.take(&response)? {
@@ -101,15 +99,16 @@ impl ListReader {
     }
 }
 
-fn refused(code: Option<i64>, response: &Response) -> Failure {
+fn refused(kind: ListKind, code: Option<i64>, response: &Response) -> Failure {
     let code = code.map_or_else(|| "without a code".to_owned(), |code| code.to_string());
     let message = response.error_message().unwrap_or_default();
-    Failure::broken(format!("it refused to list its tools with error {code}")).because(message)
+    Failure::broken(format!("it refused to list its {}s with error {code}", kind.noun())).because(message)
 }
 
 /// A list on its way.
 struct Reading<'a> {
     reader: &'a ListReader,
+    kind: ListKind,
     listing: Listing,
     names: HashSet<Arc<str>>,
     bytes: usize,
@@ -120,21 +119,21 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Takes one page.
     fn take(&mut self, page: &Response) -> Result<Next, Failure> {
-        let broken = || Failure::broken("its list of tools is not a list");
-        let tools = page.result("tools").ok_or_else(broken)?;
-        let entries: Vec<&RawValue> = serde_json::from_slice(tools.bytes()).map_err(|_| broken())?;
-        self.bytes = self.bytes.saturating_add(tools.bytes().len());
+        let broken = || Failure::broken(format!("its list of {}s is not a list", self.kind.noun()));
+        let array = page.result(self.kind.entries_key()).ok_or_else(broken)?;
+        let entries: Vec<&RawValue> = serde_json::from_slice(array.bytes()).map_err(|_| broken())?;
+        self.bytes = self.bytes.saturating_add(array.bytes().len());
         if self.bytes > self.reader.bounds.bytes {
             self.reader.skip("", "the list is larger than limits.message: the rest is not read");
             return Ok(Next::End);
         }
         for entry in entries {
-            if self.listing.tools.len() >= self.reader.bounds.items {
+            if self.listing.list.entries.len() >= self.reader.bounds.items {
                 self.reader
                     .skip("", "the list has more entries than limits.list_items: the rest is left out");
                 return Ok(Next::End);
             }
-            self.take_entry(tools.bytes().slice_ref(entry.get().as_bytes()));
+            self.take_entry(array.bytes().slice_ref(entry.get().as_bytes()));
         }
         self.take_hints(page);
         let next =
@@ -143,13 +142,14 @@ impl Reading<'_> {
     }
 
     fn take_entry(&mut self, text: Bytes) {
-        let name = ObjectView::of(&text).string(&text, "name").unwrap_or_default();
+        let key = self.kind.name_key();
+        let name = ObjectView::of(&text).string(&text, key).unwrap_or_default();
         if name.is_empty() {
-            return self.reader.skip("", "it has no name");
+            return self.reader.skip("", &format!("it has no {key}"));
         }
         let name: Arc<str> = name.into();
         if !self.names.insert(Arc::clone(&name)) {
-            return self.reader.skip(&name, "an earlier entry of the list has the same name");
+            return self.reader.skip(&name, &format!("an earlier entry of the list has the same {key}"));
         }
         if self.mirrors {
             match Mirror::of(&text) {
@@ -160,13 +160,13 @@ impl Reading<'_> {
                 }
             }
         }
-        self.listing.tools.push(ListedTool { name, text: Raw::trusted(text) });
+        self.listing.list.entries.push(Listed { name, text: Raw::trusted(text) });
     }
 
     fn take_hints(&mut self, page: &Response) {
         let ttl = page.result("ttlMs").and_then(|raw| raw.text().parse().ok()).map(Duration::from_millis);
-        self.listing.ttl = [self.listing.ttl, ttl].into_iter().flatten().min();
+        self.listing.list.ttl = [self.listing.list.ttl, ttl].into_iter().flatten().min();
         let scope = page.result("cacheScope").and_then(|raw| raw.string());
-        self.listing.is_private |= scope.is_some_and(|scope| scope == "private");
+        self.listing.list.is_private |= scope.is_some_and(|scope| scope == "private");
     }
 }

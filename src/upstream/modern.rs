@@ -18,7 +18,7 @@ use super::listener::{Listener, Logs};
 use super::transport::{Farewell, Outgoing, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Answer, Call, Cancel, Hop, Outcome, ResultForm};
-use crate::mcp::{Body, Id, ProtocolVersion, Raw, Request, Response, key};
+use crate::mcp::{Body, Id, Method, ProtocolVersion, Raw, Request, Response, Routing, key};
 use crate::translate::hello::{Hello, own_meta, write_request};
 use crate::translate::input;
 use crate::translate::to_legacy::Onward;
@@ -95,8 +95,10 @@ impl Modern {
         let own = Id::from(id);
         let token = call.hop.progress_token.as_ref().map(|_| Raw::trusted(own.bytes().clone()));
         let onward = Onward { id: &own, native, progress_token: token.as_ref() };
-        let mut headers = headers(self.hello.version, call.method.as_str(), Some(native));
-        if let Some(mirror) = self.mirrors.load().get(native) {
+        let name = matches!(call.method.routing(), Routing::Name(_) | Routing::Uri).then_some(native);
+        let mut headers = headers(self.hello.version, call.method.as_str(), name);
+        let mirrors = self.mirrors.load();
+        if let Some(mirror) = mirrors.get(native).filter(|_| call.method == Method::ToolsCall) {
             mirror.add_to(&mut headers, &call.request);
         }
         let logs = if call.hop.log_level.is_some() { Logs::Asked } else { Logs::Unknown };

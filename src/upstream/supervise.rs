@@ -2,28 +2,32 @@
 //! another.
 
 mod desk;
+mod rounds;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::Backoff;
 use super::connection::Connection;
 use super::failure::Failure;
-use super::listing::{ListReader, Listing};
+use super::listing::ListReader;
 use super::probe::Dialer;
 use crate::config::UpstreamConfig;
-use crate::gateway::{Health, Offer};
+use crate::gateway::{Health, List, Offer};
+use crate::mcp::{ListKind, PerKind, Raw};
 use crate::telemetry::{
     Metrics, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamUnlisted,
 };
+use crate::translate::hello::Hello;
 use crate::wire::mirror::Mirrors;
 
 pub(super) use desk::Desk;
 use desk::Outage;
+use rounds::{Read, Rounds};
 
 /// The first wait after a failure.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -33,16 +37,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const SUSTAINED: Duration = Duration::from_secs(60);
 /// How close two attempts may follow each other, whoever asks for them.
 const ATTEMPT_SPACING: Duration = Duration::from_secs(1);
-/// How long changes of a list are gathered before it is read again.
-const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How close two readings of a list may follow each other.
-const LIST_SPACING: Duration = Duration::from_millis(500);
-/// How often in a row a list may fail before the connection over HTTP is made anew.
-const LIST_TRIES: u32 = 3;
-/// The shortest lifetime of a list that is believed.
-const SHORTEST_TTL: Duration = Duration::from_secs(5);
-/// A time that does not come.
-const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Keeps one upstream connected.
 #[derive(Debug)]
@@ -60,8 +54,10 @@ pub(super) struct Supervisor {
 struct Course {
     backoff: Backoff,
     connects: u64,
-    /// When the last known lists are no longer served.
+    /// When lists that are no longer true are no longer served.
     grace_ends: Option<Instant>,
+    /// Which lists those are.
+    is_stale: PerKind<bool>,
     down_since: Option<Instant>,
     /// Which arguments went into headers when the lists were last read.
     mirrors: Arc<Mirrors>,
@@ -74,6 +70,7 @@ impl Supervisor {
             backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
             connects: 0,
             grace_ends: None,
+            is_stale: PerKind::default(),
             down_since: None,
             mirrors: Arc::default(),
         };
@@ -91,6 +88,7 @@ impl Supervisor {
                     UpstreamLost { upstream: &self.config.name, reason: &failure.reason() }
                         .emit(&self.metrics);
                     course.grace_ends = Some(Instant::now() + self.config.grace);
+                    course.is_stale = PerKind::of(|_| true);
                     if began.elapsed() >= SUSTAINED {
                         course.backoff.reset();
                     }
@@ -170,26 +168,21 @@ impl Supervisor {
         course.down_since = None;
         connection.mirror(Arc::clone(&course.mirrors));
         self.desk.open(connection);
-        let mut schedule = Schedule::new(self.config.refresh);
-        let mut reading: Option<BoxFuture<'_, Result<Listing, Failure>>> = None;
+        let mut rounds = Rounds::new(&kinds(connection.hello()), self.config.refresh);
         let mut is_announced = false;
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return None,
                 failure = connection.closed() => return Some(failure),
                 () = until(course.grace_ends) => self.forget_lists(course),
-                () = sleep_until(schedule.due), if reading.is_none() => {
-                    reading = Some(Box::pin(self.read(connection)));
-                }
-                () = connection.wire().unsolicited.tools_changed(), if reading.is_none() => schedule.hurry(),
-                result = async { reading.as_mut()?.await.into() }, if reading.is_some() => {
-                    reading = None;
-                    let Some(result) = result else { continue };
-                    let failure = self.publish(connection, course, &mut schedule, result);
+                () = sleep_until(rounds.due()) => rounds.start(|kind| self.read(kind, connection).boxed()),
+                changed = connection.wire().unsolicited.changed() => rounds.hurry(&changed),
+                read = rounds.next() => {
+                    let failure = self.publish(connection, course, &mut rounds, read);
                     if !std::mem::replace(&mut is_announced, true) {
                         self.announce(connection, course, began);
                     }
-                    if let Some(failure) = failure.filter(|_| schedule.is_hopeless(connection)) {
+                    if let Some(failure) = failure.filter(|_| rounds.is_hopeless(connection)) {
                         return Some(failure);
                     }
                 }
@@ -197,55 +190,67 @@ impl Supervisor {
         }
     }
 
-    async fn read(&self, connection: &Connection) -> Result<Listing, Failure> {
-        match timeout(self.config.list_timeout, self.lists.read_tools(connection)).await {
+    async fn read(&self, kind: ListKind, connection: &Connection) -> Read {
+        let result = match timeout(self.config.list_timeout, self.lists.read(kind, connection)).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::unavailable("it did not list its tools in time")),
-        }
+            Err(_) => Err(Failure::unavailable(format!("it did not list its {}s in time", kind.noun()))),
+        };
+        (kind, result)
     }
 
-    /// Publishes what was read. If nothing could be, what was known is served on for as long as it is in
-    /// grace; gives back why.
+    /// Publishes what was read. For what could not be, that which was known is served on for as long as it is
+    /// in grace; gives back why the tools could not.
     fn publish(
         &self,
         connection: &Connection,
         course: &mut Course,
-        schedule: &mut Schedule,
-        result: Result<Listing, Failure>,
+        rounds: &mut Rounds<'_>,
+        read: Vec<Read>,
     ) -> Option<Failure> {
         let hello = connection.hello();
-        let (listing, failure) = match result {
-            Ok(listing) => {
-                schedule.succeeded(listing.ttl);
-                course.grace_ends = None;
-                course.mirrors = Arc::clone(&listing.mirrors);
-                connection.mirror(Arc::clone(&listing.mirrors));
-                UpstreamListed { upstream: &self.config.name, tools: listing.tools.len() }
-                    .emit(&self.metrics);
-                (Some(listing), None)
+        let known = kinds(hello);
+        let mut lists: PerKind<Option<List>> = PerKind::of(|kind| (!known.kind(kind)).then(List::default));
+        let mut failed = None;
+        for (kind, result) in read {
+            match result {
+                Ok(listing) => {
+                    rounds.succeeded(kind, &listing.list);
+                    *course.is_stale.kind_mut(kind) = false;
+                    if kind == ListKind::Tools {
+                        course.mirrors = Arc::clone(&listing.mirrors);
+                        connection.mirror(listing.mirrors);
+                        UpstreamListed { upstream: &self.config.name, tools: listing.list.entries.len() }
+                            .emit(&self.metrics);
+                    }
+                    *lists.kind_mut(kind) = Some(listing.list);
+                }
+                Err(failure) => {
+                    let retry_in = rounds.failed(kind);
+                    *course.is_stale.kind_mut(kind) = true;
+                    course.grace_ends.get_or_insert_with(|| Instant::now() + self.config.grace);
+                    UpstreamUnlisted { upstream: &self.config.name, reason: &failure.reason(), retry_in }
+                        .emit(&self.metrics);
+                    failed = failed.or((kind == ListKind::Tools).then_some(failure));
+                }
             }
-            Err(failure) => {
-                let retry_in = schedule.failed();
-                course.grace_ends.get_or_insert_with(|| Instant::now() + self.config.grace);
-                UpstreamUnlisted { upstream: &self.config.name, reason: &failure.reason(), retry_in }
-                    .emit(&self.metrics);
-                (None, Some(failure))
-            }
-        };
+        }
+        if !ListKind::ALL.iter().any(|kind| *course.is_stale.kind(*kind) && *known.kind(*kind)) {
+            course.grace_ends = None;
+        }
         self.desk.change_offer(|offer| {
             offer.health = Health::Ready;
-            offer.capabilities.clone_from(&hello.capabilities);
             offer.server_info.clone_from(&hello.server_info);
             offer.instructions.clone_from(&hello.instructions);
             offer.protocol_version = Some(hello.version.as_str());
             offer.connects = course.connects;
-            if let Some(listing) = listing {
-                offer.tools = listing.tools;
-                offer.ttl = listing.ttl;
-                offer.is_private = listing.is_private;
+            for kind in ListKind::ALL {
+                if let Some(list) = lists.kind_mut(kind).take() {
+                    *offer.lists.kind_mut(kind) = list;
+                }
             }
+            offer.capabilities = hello.capabilities.clone().or_else(|| Some(shown(&offer.lists)));
         });
-        failure
+        failed
     }
 
     fn announce(&self, connection: &Connection, course: &Course, began: Instant) {
@@ -253,7 +258,7 @@ impl Supervisor {
             upstream: &self.config.name,
             version: connection.hello().version.as_str(),
             transport: connection.wire().transport.label(),
-            tools: self.desk.offer().borrow().tools.len(),
+            tools: self.desk.offer().borrow().lists.tools.entries.len(),
             took: began.elapsed(),
             is_restart: course.connects > 1,
         }
@@ -262,55 +267,27 @@ impl Supervisor {
 
     fn forget_lists(&self, course: &mut Course) {
         course.grace_ends = None;
-        self.desk.change_offer(|offer: &mut Offer| offer.tools.clear());
+        let is_stale = std::mem::take(&mut course.is_stale);
+        self.desk.change_offer(|offer: &mut Offer| {
+            for kind in ListKind::ALL.into_iter().filter(|kind| *is_stale.kind(*kind)) {
+                *offer.lists.kind_mut(kind) = List::default();
+            }
+        });
     }
 }
 
-/// When the lists are read next.
-#[derive(Debug)]
-struct Schedule {
-    due: Instant,
-    last: Option<Instant>,
-    refresh: Duration,
-    retries: Backoff,
+/// Which lists a server may have: tools, and what it declares; all where it said nothing about itself.
+fn kinds(hello: &Hello) -> PerKind<bool> {
+    PerKind::of(|kind| {
+        kind == ListKind::Tools || hello.capabilities.is_none() || hello.has(kind.capability())
+    })
 }
 
-impl Schedule {
-    fn new(refresh: Duration) -> Self {
-        let refresh = if refresh.is_zero() { NEVER } else { refresh };
-        let retries = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-        Self { due: Instant::now(), last: None, refresh, retries }
-    }
-
-    /// The list has changed.
-    fn hurry(&mut self) {
-        let spaced = self.last.map(|last| last + LIST_SPACING);
-        let due = (Instant::now() + DEBOUNCE).max(spaced.unwrap_or_else(Instant::now));
-        self.due = self.due.min(due);
-    }
-
-    /// It was read, and is fresh for so long.
-    fn succeeded(&mut self, ttl: Option<Duration>) {
-        let now = Instant::now();
-        let ttl = ttl.filter(|ttl| !ttl.is_zero()).map(|ttl| ttl.max(SHORTEST_TTL));
-        self.retries.reset();
-        self.last = Some(now);
-        self.due = now + self.refresh.min(ttl.unwrap_or(NEVER));
-    }
-
-    /// Whether the list has failed so often that the server may have become another one. A new connection
-    /// over HTTP costs little; a child is not ended for it.
-    fn is_hopeless(&self, connection: &Connection) -> bool {
-        self.retries.failures() >= LIST_TRIES && connection.wire().is_http()
-    }
-
-    /// It could not be read: says when it is tried again.
-    fn failed(&mut self) -> Duration {
-        let wait = self.retries.next();
-        self.last = Some(Instant::now());
-        self.due = Instant::now() + wait;
-        wait
-    }
+/// The capabilities that a server shows which said nothing about itself.
+fn shown(lists: &PerKind<List>) -> Raw {
+    let served = ListKind::ALL.into_iter().filter(|kind| lists.kind(*kind).is_served);
+    let members = served.map(|kind| (kind.capability().to_owned(), serde_json::json!({})));
+    Raw::from_value(&serde_json::Value::Object(members.collect()))
 }
 
 /// Waits for a time that may not come.

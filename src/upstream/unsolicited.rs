@@ -1,14 +1,14 @@
 //! What a server says without being asked: changes of its lists, log lines that belong to no call, requests
 //! of its own, and noise. One per connection.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::mcp::{Code, Notification, Request, code_of};
-use crate::telemetry::{Metrics, UpstreamNoise};
+use crate::mcp::{Code, ListKind, Notification, PerKind, Request, code_of};
+use crate::telemetry::{EventMissed, Metrics, UpstreamNoise};
 
 /// How much of a piece of noise is shown.
 const SAMPLE: usize = 200;
@@ -18,13 +18,20 @@ const SAMPLE: usize = 200;
 pub(super) struct Unsolicited {
     upstream: Arc<str>,
     metrics: Arc<Metrics>,
-    tools_changed: Notify,
+    changed: Notify,
+    doubted: Mutex<PerKind<bool>>,
     answers: AtomicBool,
 }
 
 impl Unsolicited {
     pub(super) fn new(upstream: Arc<str>, metrics: Arc<Metrics>) -> Self {
-        Self { upstream, metrics, tools_changed: Notify::new(), answers: AtomicBool::new(true) }
+        Self {
+            upstream,
+            metrics,
+            changed: Notify::new(),
+            doubted: Mutex::default(),
+            answers: AtomicBool::new(true),
+        }
     }
 
     /// From now on requests of the server are left unanswered: modern servers may send none, and must not
@@ -33,21 +40,34 @@ impl Unsolicited {
         self.answers.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until the server says that its tools have changed, or somebody found it out. What happens while
-    /// nobody waits is kept, once. Cancel safe.
-    pub(super) async fn tools_changed(&self) {
-        self.tools_changed.notified().await;
+    /// Waits until the server says that lists of its have changed, or somebody found it out, and tells which.
+    /// What happens while nobody waits is kept, once. Cancel safe.
+    pub(super) async fn changed(&self) -> PerKind<bool> {
+        self.changed.notified().await;
+        std::mem::take(&mut *self.doubted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has the list of tools read again.
-    pub(super) fn doubt_tools(&self) {
-        self.tools_changed.notify_one();
+    /// Has these lists read again.
+    pub(super) fn doubt(&self, kinds: &[ListKind]) {
+        let mut doubted = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
+        kinds.iter().for_each(|kind| *doubted.kind_mut(*kind) = true);
+        drop(doubted);
+        self.changed.notify_one();
+    }
+
+    /// The client of a call missed a notification.
+    pub(super) fn missed(&self) {
+        EventMissed { upstream: &self.upstream }.emit(&self.metrics);
     }
 
     /// Takes a notification that belongs to no call.
     pub(super) fn notification(&self, notification: &Notification) {
         match &*notification.method {
-            "notifications/tools/list_changed" => self.doubt_tools(),
+            "notifications/tools/list_changed" => self.doubt(&[ListKind::Tools]),
+            "notifications/prompts/list_changed" => self.doubt(&[ListKind::Prompts]),
+            "notifications/resources/list_changed" => {
+                self.doubt(&[ListKind::Resources, ListKind::Templates]);
+            }
             "notifications/message" => {
                 let text = notification.param("data").map(|raw| clip(raw.text()).to_owned());
                 let level = notification.param_string("level").unwrap_or_default();

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use super::failure::Failure;
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::unsolicited::Unsolicited;
-use crate::mcp::{Code, Id, code_of};
+use crate::mcp::{Code, Id, ListKind, code_of};
 
 /// The code that servers use where they have none for what they refuse.
 const SERVER_ERROR: i64 = -32000;
@@ -52,7 +52,7 @@ impl Wire {
         let is_doubtful =
             code == Some(SERVER_ERROR) || CODES.iter().any(|known| code == Some(code_of(*known)));
         if is_doubtful && matches!(reply.status, Some(400 | 404)) {
-            self.unsolicited.doubt_tools();
+            self.unsolicited.doubt(&[ListKind::Tools]);
         }
     }
 

@@ -87,10 +87,9 @@ fn id_in_head(head: &[u8]) -> Option<u64> {
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'"' => {
                 rest = after_string(behind);
-                if depth == 1 && behind.starts_with(b"id\"") {
-                    if let Some(value) = rest.trim_ascii_start().strip_prefix(b":") {
-                        return leading_number(value.trim_ascii_start());
-                    }
+                let value = rest.trim_ascii_start().strip_prefix(b":");
+                if let Some(value) = value.filter(|_| depth == 1 && behind.starts_with(b"id\"")) {
+                    return leading_number(value.trim_ascii_start());
                 }
             }
             _ => {}

@@ -13,6 +13,7 @@ mod names;
 mod pagination;
 mod policy;
 mod rates;
+mod resources;
 mod schemas;
 mod sessions;
 mod stdio;

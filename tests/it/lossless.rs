@@ -9,7 +9,7 @@ use crate::support::matrix::{Cell, Era, Transport};
 use crate::support::script::Script;
 use crate::support::turn::Form;
 
-crate::matrix! { arguments requests results errors tools }
+crate::matrix! { arguments requests results errors tools more }
 
 /// The reserved keys that each hop mints for itself.
 const HOP_KEYS: [&str; 4] = [
@@ -285,4 +285,66 @@ fn what_nests_too_deep_is_refused_in_both_directions() {
     let broken = client.call("up__deep", serde_json::json!({}));
     assert_eq!(broken["result"]["isError"], true, "{broken}");
     assert_eq!(client.echo("up__echo", "still there"), "still there");
+}
+
+/// Entries of the other lists, and results of what goes to an upstream besides calls of tools.
+fn more(cell: Cell) {
+    const ENTRY: &str = r#"{ "x-big" : 18446744073709551616 , "\u006eame":"p" , "title":"\ud83d\ude00","arguments":[{"name":"a","required":true,"x":1.0}],"_meta":{"k":-0.0},"icons":[] }"#;
+    const RESOURCE: &str = r#"{"size":1e3,"uri":"file:///a%20b?x#y","name":"file:///a%20b?x#y","annotations":{"audience":["user"],"priority":0.10},"_meta":{"ui":{"resourceUri":"file:///a%20b?x#y"}}}"#;
+    const TEMPLATE: &str = r#"{"uriTemplate":"x://{a}{?b,c}","x":null,"name":"t"}"#;
+    const PROMPT: &str = r#"{"x":1e2,"messages":[{"content":{"type":"resource","resource":{"uri":"file:\/\/\/a%20b?x#y","text":"\u00e9","x":0.10}},"role":"user"}],"_meta":{"k":[1,{}]}}"#;
+    const CONTENTS: &str = r#"{"contents":[{"uri":"file:\/\/\/a%20b?x#y","blob":"AA==","_meta":{"n":1.50}}],"z":{},"_meta":{"k":1E+2}}"#;
+    const VALUES: &str = r#"{"completion":{"values":["\u0061"],"total":1.0,"hasMore":false,"x":null}}"#;
+    let script = Script::of(cell.server).entry("prompts/list", ENTRY).entry("resources/list", RESOURCE);
+    let script = script.entry("resources/templates/list", TEMPLATE).declaring("completions");
+    let script =
+        script.on("prompts/get", |turn| turn.ok(PROMPT)).on("resources/read", |turn| turn.ok(CONTENTS));
+    let upstream = script.on("completion/complete", |turn| turn.ok(VALUES)).over(cell.transport);
+    let gateway = Config::new().upstream("up", &upstream).ready();
+    let client = Client::of(&gateway, cell.client);
+    let mut differences = Differences::default();
+    let exposed = ENTRY.replace(r#":"p""#, r#":"up__p""#);
+    for (method, key, wanted) in [
+        ("prompts/list", "prompts", exposed.as_str()),
+        ("resources/list", "resources", RESOURCE),
+        ("resources/templates/list", "resourceTemplates", TEMPLATE),
+    ] {
+        differences.compare(method, vec![wanted.to_owned()], client.entries(method, key));
+    }
+    for (method, params, native, result) in [
+        (
+            "prompts/get",
+            r#"{"x":1.0,"name":"up__p","arguments":{"a":"\u0061"}}"#,
+            r#"{"x":1.0,"name":"p","arguments":{"a":"\u0061"}}"#,
+            PROMPT,
+        ),
+        (
+            "resources/read",
+            r#"{"uri":"file:\/\/\/a%20b?x#y","n":1e2}"#,
+            r#"{"uri":"file:\/\/\/a%20b?x#y","n":1e2}"#,
+            CONTENTS,
+        ),
+        (
+            "completion/complete",
+            r#"{"argument":{"value":"","name":"a","x":1.0},"ref":{ "name":"up__p" ,"x":1e2,"type":"ref/prompt"}}"#,
+            r#"{"argument":{"value":"","name":"a","x":1.0},"ref":{ "name":"p" ,"x":1e2,"type":"ref/prompt"}}"#,
+            VALUES,
+        ),
+    ] {
+        let came = client.request(method, params).send().message();
+        let request = upstream.of_method(method).pop().map(|received| received.text).unwrap_or_default();
+        let params = members_without(&request, &["params"], &["_meta"]);
+        differences.compare(
+            method,
+            members_without(&format!(r#"{{"params":{native}}}"#), &["params"], &[]),
+            params,
+        );
+        let added = ["resultType", "ttlMs", "cacheScope"];
+        let sent = format!(r#"{{"result":{result}}}"#);
+        differences.compare(
+            method,
+            members_without(&sent, &["result"], &[]),
+            members_without(&came, &["result"], &added),
+        );
+    }
 }

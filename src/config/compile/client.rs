@@ -41,10 +41,16 @@ pub(crate) fn clients(
         for (pattern, span) in places {
             check_upstream(top, pattern.literal_start(), span, prefixes, naming);
         }
+        let resources = access::filter(&mut section, &keys::CLIENT_RESOURCES).filter;
+        let PlacedFilter { filter: prompts, places } = access::filter(&mut section, &keys::CLIENT_PROMPTS);
+        for (pattern, span) in places {
+            check_upstream(top, pattern.literal_start(), span, prefixes, naming);
+        }
         let limits = access::call_limits(&mut section, &keys::CLIENT_LIMITS);
         let is_anonymous = name.text == NOBODY;
+        let name_text = name.text.as_str().into();
         let client =
-            ClientConfig { name: name.text.as_str().into(), tokens, is_anonymous, tools: filter, limits };
+            ClientConfig { name: name_text, tokens, is_anonymous, tools: filter, resources, prompts, limits };
         if is_anonymous {
             nobody = Some((client, name.span))
         } else {
@@ -69,6 +75,8 @@ fn anonymous() -> ClientConfig {
         tokens: Vec::new(),
         is_anonymous: true,
         tools: Filter::default(),
+        resources: Filter::default(),
+        prompts: Filter::default(),
         limits: CallLimits::default(),
     }
 }

@@ -97,6 +97,8 @@ fn defaults<'a>(top: &mut Section<'a>) -> &'a [(Name, Node)] {
 struct Behaviour {
     era: Option<Era>,
     tools: Filter,
+    resources: Filter,
+    prompts: Filter,
     timeout: Duration,
     connect_timeout: Duration,
     list_timeout: Duration,
@@ -114,6 +116,8 @@ fn behaviour(section: &mut Section<'_>) -> Behaviour {
     Behaviour {
         era,
         tools: access::filter(section, &keys::UPSTREAM_TOOLS).filter,
+        resources: access::filter(section, &keys::UPSTREAM_RESOURCES).filter,
+        prompts: access::filter(section, &keys::UPSTREAM_PROMPTS).filter,
         timeout: section.bounded(&keys::TIMEOUT).unwrap_or_default(),
         connect_timeout: section.bounded(&keys::CONNECT_TIMEOUT).unwrap_or_default(),
         list_timeout: section.bounded(&keys::LIST_TIMEOUT).unwrap_or_default(),
@@ -156,6 +160,8 @@ fn upstream(section: &mut Section<'_>, name: &Name, naming: &Naming, upstreams: 
         era: behaviour.era,
         prefix,
         tools: behaviour.tools,
+        resources: behaviour.resources,
+        prompts: behaviour.prompts,
         timeout: behaviour.timeout,
         connect_timeout: behaviour.connect_timeout,
         list_timeout: behaviour.list_timeout,

@@ -7,9 +7,9 @@ pub(crate) static CLIENT: Table = Table {
     path: "clients.<name>",
     about: "One caller, known by its bearer tokens. Names have letters, digits, `_`, `-`, `.` and `@`, at most 64 \
             of them, and become a label of the metrics. The name `anonymous` is that of callers without \
-            credentials: it has no tokens, and its `tools` and `limits` hold where `auth.anonymous` lets them in.",
-    keys: &[&TOKENS, &CLIENT_TOOLS, &CLIENT_LIMITS],
-    later: &["roles", "resources", "prompts", "upstreams", "endpoints"],
+            credentials: it has no tokens, and its filters and `limits` hold where `auth.anonymous` lets them in.",
+    keys: &[&TOKENS, &CLIENT_TOOLS, &CLIENT_RESOURCES, &CLIENT_PROMPTS, &CLIENT_LIMITS],
+    later: &["roles", "upstreams", "endpoints"],
     aliases: &[("token", "tokens"), ("allow", "tools"), ("deny", "tools"), ("rate", "limits")],
     example: "\
 upstreams:
@@ -50,8 +50,31 @@ pub(crate) static CLIENT_TOOLS: Key<Nested> = Key {
     form: Nested(&TOOLS),
 };
 
+pub(crate) static CLIENT_RESOURCES: Key<Nested> = Key {
+    name: "resources",
+    about: "What it sees and may read, by URI, within what the upstreams offer.",
+    form: Nested(&RESOURCES),
+};
+
+pub(crate) static CLIENT_PROMPTS: Key<Nested> = Key {
+    name: "prompts",
+    about: "Which prompts it sees and may get, by exposed names, within what the upstreams offer.",
+    form: Nested(&PROMPTS),
+};
+
 pub(crate) static CLIENT_LIMITS: Key<Nested> =
     Key { name: "limits", about: "Limits on its calls, whatever it calls.", form: Nested(&CALL_LIMITS) };
+
+const FILTER_ALIASES: &[(&str, &str)] = &[
+    ("include", "allow"),
+    ("only", "allow"),
+    ("allowlist", "allow"),
+    ("whitelist", "allow"),
+    ("exclude", "deny"),
+    ("block", "deny"),
+    ("denylist", "deny"),
+    ("blacklist", "deny"),
+];
 
 /// Which tools.
 pub(crate) static TOOLS: Table = Table {
@@ -61,16 +84,7 @@ pub(crate) static TOOLS: Table = Table {
             upper and lower case. `deny` wins over `allow`.",
     keys: &[&ALLOW, &DENY],
     later: &["override", "narrow"],
-    aliases: &[
-        ("include", "allow"),
-        ("only", "allow"),
-        ("allowlist", "allow"),
-        ("whitelist", "allow"),
-        ("exclude", "deny"),
-        ("block", "deny"),
-        ("denylist", "deny"),
-        ("blacklist", "deny"),
-    ],
+    aliases: FILTER_ALIASES,
     example: "\
 upstreams:
   files:
@@ -80,6 +94,38 @@ upstreams:
       allow: [\"read_*\", \"list_*\"]
       deny: [read_media_file]
 ",
+};
+
+/// Which resources.
+pub(crate) static RESOURCES: Table = Table {
+    path: "resources",
+    about: "Which resources, of an upstream or a client, by the URIs that the servers give them (without the \
+            `#@upstream` that tells equal URIs of two upstreams apart). Patterns are those of `tools`. A URI that \
+            is read through a template passes the same rules, and so does what it says with its percent \
+            escapes decoded and its `..` resolved: every spelling of a denied URI is denied. A template is \
+            listed where its own text passes them.",
+    keys: &[&ALLOW, &DENY],
+    later: &[],
+    aliases: FILTER_ALIASES,
+    example: "\
+upstreams:
+  files:
+    command: my-file-server
+    resources:
+      allow: [\"file:///srv/shared/*\"]
+      deny: [\"*.key\"]
+",
+};
+
+/// Which prompts.
+pub(crate) static PROMPTS: Table = Table {
+    path: "prompts",
+    about: "Which prompts, of an upstream by native names, of a client by exposed names. Patterns are those of \
+            `tools`.",
+    keys: &[&ALLOW, &DENY],
+    later: &[],
+    aliases: FILTER_ALIASES,
+    example: "",
 };
 
 pub(crate) static ALLOW: Key<Free> = Key {

@@ -184,7 +184,7 @@ pub(crate) static BODY_TIMEOUT: Key<Bounded<Duration>> = Key {
 
 pub(crate) static LIST_ITEMS: Key<Bounded<u64>> = Key {
     name: "list_items",
-    about: "Tools of one upstream; what comes after is left out, with a warning.",
+    about: "Entries of one list of one upstream; what comes after is left out, with a warning.",
     form: Bounded { default: Some(10_000), min: 1, max: 1_000_000 },
 };
 

@@ -3,15 +3,17 @@
 use std::fmt::Write as _;
 
 use super::{
-    AUTH, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, LIMITS, LOG, NAMING, POLICY, SESSIONS,
-    TOOLS, TOP, Table, UPSTREAM,
+    AUTH, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, LIMITS, LOG, NAMING, POLICY, PROMPTS,
+    RESOURCES, SESSIONS, TOOLS, TOP, Table, UPSTREAM,
 };
 
 /// Every mapping, in the order of the page.
-pub(crate) static TABLES: [&Table; 14] = [
+pub(crate) static TABLES: [&Table; 16] = [
     &TOP,
     &UPSTREAM,
     &TOOLS,
+    &RESOURCES,
+    &PROMPTS,
     &CALL_LIMITS,
     &DEFAULTS,
     &CLIENT,

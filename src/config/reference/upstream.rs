@@ -38,6 +38,8 @@ pub(crate) static UPSTREAM: Table = Table {
         &ERA,
         &PREFIX,
         &UPSTREAM_TOOLS,
+        &UPSTREAM_RESOURCES,
+        &UPSTREAM_PROMPTS,
         &TIMEOUT,
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
@@ -59,6 +61,8 @@ pub(crate) static DEFAULTS: Table = Table {
     keys: &[
         &ERA,
         &UPSTREAM_TOOLS,
+        &UPSTREAM_RESOURCES,
+        &UPSTREAM_PROMPTS,
         &TIMEOUT,
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
@@ -88,8 +92,6 @@ const LATER: &[&str] = &[
     "validate_arguments",
     "deny_private_addresses",
     "ca_file",
-    "resources",
-    "prompts",
     "retry",
     "breaker",
 ];
@@ -186,6 +188,18 @@ pub(crate) static UPSTREAM_TOOLS: Key<Nested> = Key {
     name: "tools",
     about: "Which of its tools are offered, by native names.",
     form: Nested(&super::TOOLS),
+};
+
+pub(crate) static UPSTREAM_RESOURCES: Key<Nested> = Key {
+    name: "resources",
+    about: "Which of its resources are offered, by URI; those of its templates, too.",
+    form: Nested(&super::RESOURCES),
+};
+
+pub(crate) static UPSTREAM_PROMPTS: Key<Nested> = Key {
+    name: "prompts",
+    about: "Which of its prompts are offered, by native names.",
+    form: Nested(&super::PROMPTS),
 };
 
 pub(crate) static TIMEOUT: Key<Bounded<Duration>> = Key {

@@ -147,7 +147,9 @@ async fn cor_01_a_preflight_needs_no_token_and_real_answers_can_be_read() {
     .await;
     let from = |ask: Ask| ask.header("origin", "https://app.example");
     for method in ["POST", "DELETE"] {
-        let preflight = Ask::new(Method::OPTIONS, "/mcp").header("access-control-request-method", method);
+        let preflight = Ask::new(Method::OPTIONS, "/mcp")
+            .header("access-control-request-method", method)
+            .header("access-control-request-headers", "mcp-name, Mcp-Param-Region, x-other");
         let got = bench.send(from(preflight)).await;
         assert_eq!(got.status, 204);
         assert_eq!(got.headers["access-control-allow-origin"], "https://app.example");
@@ -162,9 +164,11 @@ async fn cor_01_a_preflight_needs_no_token_and_real_answers_can_be_read() {
             "mcp-name",
             "last-event-id",
             "accept",
+            "Mcp-Param-Region",
         ] {
             assert!(allowed.split(", ").any(|there| there == name), "{name}");
         }
+        assert!(!allowed.contains("x-other"));
     }
     let elsewhere = Ask::new(Method::GET, "/nope");
     for (ask, status) in [(ping(), 401), (ping().bearer("a"), 200), (elsewhere, 404)] {

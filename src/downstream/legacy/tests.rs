@@ -163,7 +163,7 @@ async fn a_call_carries_the_handshake_of_its_session() {
     let calls = bench.upstream.calls.lock().unwrap();
     assert_eq!(
         (&*calls[0].capabilities, calls[0].has_session),
-        (r#"{"roots":{},"experimental":{"k":{}}}"#, true)
+        (r#"{"experimental":{"k":{}},"roots":{}}"#, true)
     );
     assert_eq!((&*calls[1].capabilities, calls[1].has_session), ("{}", false));
 }

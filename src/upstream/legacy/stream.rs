@@ -28,18 +28,26 @@ enum End {
     Broken(Option<Duration>),
 }
 
+/// What is known of the streams before.
+#[derive(Default)]
+struct Course {
+    /// The id of the last event, where they have ids.
+    last_id: Option<String>,
+    was_open: bool,
+}
+
 /// Listens for as long as the server has such a stream, and says nothing to it that it did not ask for.
 pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Session>) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-    let mut last_id = None;
+    let mut course = Course::default();
     loop {
         let session = sessions.borrow_and_update().clone();
         let opened = Instant::now();
-        let reading = read(&endpoint, &session, &mut last_id);
+        let reading = read(&endpoint, &session, &mut course);
         let end = tokio::select! {
             end = Box::pin(reading) => end,
             Ok(()) = sessions.changed() => {
-                last_id = None;
+                course.last_id = None;
                 continue;
             }
         };
@@ -49,7 +57,7 @@ pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Ses
         match end {
             End::Never => return,
             End::Session => {
-                last_id = None;
+                course.last_id = None;
                 if sessions.changed().await.is_err() {
                     return;
                 }
@@ -58,22 +66,26 @@ pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Ses
                 let wait = backoff.next().max(retry.unwrap_or_default().min(LONGEST_RETRY));
                 tokio::select! {
                     () = sleep(wait) => {}
-                    Ok(()) = sessions.changed() => last_id = None,
+                    Ok(()) = sessions.changed() => course.last_id = None,
                 }
             }
         }
     }
 }
 
-async fn read(endpoint: &Endpoint, session: &Session, last_id: &mut Option<String>) -> End {
-    let mut stream = match endpoint.listen(&session.headers, last_id.as_deref()).await {
+async fn read(endpoint: &Endpoint, session: &Session, course: &mut Course) -> End {
+    let mut stream = match endpoint.listen(&session.headers, course.last_id.as_deref()).await {
         Ok(stream) => stream,
         Err(failure) => return end_of(&failure, session),
     };
+    if std::mem::replace(&mut course.was_open, true) && course.last_id.is_none() {
+        // What changed meanwhile was told to nobody.
+        endpoint.doubt_lists();
+    }
     while let Ok(Some(event)) = stream.next().await {
         endpoint.hear(event.data, &session.headers);
     }
-    *last_id = stream.last_id().map(str::to_owned).or(last_id.take());
+    course.last_id = stream.last_id().map(str::to_owned).or(course.last_id.take());
     End::Broken(stream.retry())
 }
 

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{farewell, headers};
 use crate::exchange::Cancel;
-use crate::mcp::{Body, Code, Id, Raw, code_of};
+use crate::mcp::{Body, Code, Id, ListKind, Raw, code_of};
 use crate::translate::hello::{Hello, own_meta, write_request};
 use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
@@ -42,7 +42,7 @@ pub(super) async fn keep(wire: Arc<Wire>, hello: Hello) {
         }
         sleep(backoff.next()).await;
         // What changed meanwhile was told to nobody.
-        wire.unsolicited.doubt_tools();
+        wire.unsolicited.doubt(&[ListKind::Tools]);
     }
 }
 

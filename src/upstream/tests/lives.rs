@@ -79,12 +79,12 @@ async fn lists_outlive_the_connection_for_the_time_of_grace_and_no_longer() {
     let lost = Instant::now();
     bench.text("echo", json!({})).await.unwrap_err();
     bench.down().await;
-    assert_eq!(bench.connector.offer().borrow().tools.len(), 1, "served on while in grace");
-    bench.offer(|offer| offer.tools.is_empty()).await;
+    assert_eq!(bench.connector.offer().borrow().lists.tools.entries.len(), 1, "served on while in grace");
+    bench.offer(|offer| offer.lists.tools.entries.is_empty()).await;
     assert!(lost.elapsed() >= Duration::from_secs(1));
     is_up.store(true, Ordering::SeqCst);
     let offer = bench.offer(|offer| matches!(offer.health, Health::Ready)).await;
-    assert_eq!((offer.tools.len(), offer.connects), (1, 2));
+    assert_eq!((offer.lists.tools.entries.len(), offer.connects), (1, 2));
     bench.stop().await;
 }
 
@@ -98,7 +98,7 @@ async fn a_new_connection_publishes_its_list_only_when_it_is_read() {
     loop {
         offers.changed().await.unwrap();
         let offer = offers.borrow_and_update().clone();
-        assert_eq!(offer.tools.len(), 2, "no moment without tools");
+        assert_eq!(offer.lists.tools.entries.len(), 2, "no moment without tools");
         if offer.connects == 2 {
             break;
         }
@@ -209,9 +209,9 @@ async fn pag_01_every_page_of_a_list_is_read_in_order() {
     {
         let bench = Bench::scripted(&plan);
         let offer = bench.ready().await;
-        let found: Vec<_> = offer.tools.iter().map(|tool| tool.name.to_string()).collect();
+        let found: Vec<_> = offer.lists.tools.entries.iter().map(|tool| tool.name.to_string()).collect();
         assert_eq!(found, names);
-        assert_eq!(offer.is_private, plan.get("discover").is_some());
+        assert_eq!(offer.lists.tools.is_private, plan.get("discover").is_some());
         assert_eq!(offer.instructions.as_deref(), Some("be kind"));
         bench.stop().await;
     }
@@ -236,7 +236,7 @@ async fn a_list_is_bounded_and_its_bad_entries_are_left_out_singly() {
         })
         .await;
         let bench = Bench::with(http(&site.url), |_, limits| limits.list_items = 3);
-        assert_eq!(bench.ready().await.tools.len(), expected, "{page}");
+        assert_eq!(bench.ready().await.lists.tools.entries.len(), expected, "{page}");
         bench.stop().await;
     }
 }
@@ -252,7 +252,7 @@ async fn endless_pages_end_at_the_limit() {
     })
     .await;
     let bench = Bench::with(http(&site.url), |_, limits| limits.list_pages = 7);
-    assert_eq!(bench.ready().await.tools.len(), 7);
+    assert_eq!(bench.ready().await.lists.tools.entries.len(), 7);
     bench.stop().await;
 }
 
@@ -264,7 +264,7 @@ async fn a_server_without_the_method_has_no_tools_and_one_that_fails_is_asked_ag
     })
     .await;
     let bench = Bench::http(&site.url);
-    assert!(bench.ready().await.tools.is_empty());
+    assert!(bench.ready().await.lists.tools.entries.is_empty());
     bench.stop().await;
 
     let tries = Arc::new(AtomicUsize::new(0));
@@ -275,7 +275,7 @@ async fn a_server_without_the_method_has_no_tools_and_one_that_fails_is_asked_ag
     })
     .await;
     let bench = Bench::http(&site.url);
-    let offer = bench.offer(|offer| offer.tools.len() == 1).await;
+    let offer = bench.offer(|offer| offer.lists.tools.entries.len() == 1).await;
     assert_eq!(offer.connects, 1, "the connection stays");
     bench.stop().await;
 }
@@ -285,7 +285,7 @@ async fn changes_are_gathered_and_the_list_is_read_again() {
     let bench = Bench::scripted(&json!({"tools": ["echo"]}));
     bench.ready().await;
     bench.text("change", json!({"tools": ["echo", "more", "and more"]})).await.unwrap();
-    bench.offer(|offer| offer.tools.len() == 3).await;
+    bench.offer(|offer| offer.lists.tools.entries.len() == 3).await;
     let log = bench.text("log", json!({})).await.unwrap();
     assert_eq!(log.matches("tools/list").count(), 2, "{log}");
     bench.stop().await;
@@ -330,7 +330,7 @@ async fn a_modern_server_that_tells_of_changes_is_subscribed_to() {
     })
     .await;
     let bench = Bench::http(&site.url);
-    bench.offer(|offer| offer.tools.len() == 2).await;
+    bench.offer(|offer| offer.lists.tools.entries.len() == 2).await;
     let listen = &site.seen_of("subscriptions/listen")[0];
     assert_eq!(listen.body["params"]["notifications"], json!({"toolsListChanged": true}));
     assert_eq!(listen.header("mcp-method"), Some("subscriptions/listen"));

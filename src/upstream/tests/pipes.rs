@@ -93,7 +93,7 @@ async fn std_06_a_dead_child_fails_its_calls_at_once_and_comes_back() {
         assert_eq!(error.upstream.as_deref(), Some("under_test"));
     }
     let offer = bench.offer(|offer| offer.connects == 2).await;
-    assert_eq!(offer.tools.len(), 1);
+    assert_eq!(offer.lists.tools.entries.len(), 1);
     assert_eq!(bench.text("echo", json!({"text": "again"})).await.unwrap(), "again");
     bench.stop().await;
 }
@@ -268,6 +268,23 @@ async fn more_progress_than_a_caller_reads_holds_up_nobody() {
         count += 1;
     }
     assert_eq!(count, crate::exchange::EVENT_QUEUE);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_reads_misses_nothing_of_a_burst() {
+    let bench = Bench::scripted(&json!({}));
+    bench.ready().await;
+    let mut made = call_with_progress("progress", json!({"steps": 5000}), "1");
+    let reading = async {
+        let mut count = 0;
+        while made.events.recv().await.is_some() {
+            count += 1;
+        }
+        count
+    };
+    let (outcome, count) = tokio::join!(bench.run(made.call), reading);
+    assert_eq!((text_of(&outcome.unwrap()).as_str(), count), ("done", 5000));
     bench.stop().await;
 }
 

@@ -119,7 +119,7 @@ async fn str_01_streams_with_any_line_end_are_read() {
         })
         .await;
         let bench = Bench::http(&site.url);
-        assert_eq!(bench.ready().await.tools.len(), 1);
+        assert_eq!(bench.ready().await.lists.tools.entries.len(), 1);
         assert_eq!(bench.text("t", json!({})).await.unwrap(), "a");
         bench.stop().await;
     }
@@ -329,7 +329,7 @@ async fn modern_requests_mirror_the_body_and_pass_the_caller_on_unwidened() {
     let site = Site::open(modern).await;
     let bench = Bench::http(&site.url);
     let offer = bench.ready().await;
-    assert_eq!(offer.ttl, Some(Duration::from_secs(60)));
+    assert_eq!(offer.lists.tools.ttl, Some(Duration::from_secs(60)));
     let raw = |text: &'static str| Some(Raw::trusted(Bytes::from_static(text.as_bytes())));
     let meta = r#"{"io.modelcontextprotocol/protocolVersion" : "2026-07-28","io.modelcontextprotocol/clientCapabilities":{ "sampling":{} },"io.modelcontextprotocol/clientInfo":{"name":"c", "version":"1"}}"#;
     let params = format!(r#"{{"name":"wörld","arguments":{{}},"_meta":{meta}}}"#);
@@ -372,7 +372,7 @@ async fn annotated_arguments_go_into_headers_and_tools_with_bad_annotations_are_
     .await;
     let bench = Bench::http(&site.url);
     let offer = bench.ready().await;
-    let names: Vec<_> = offer.tools.iter().map(|tool| &*tool.name).collect();
+    let names: Vec<_> = offer.lists.tools.entries.iter().map(|tool| &*tool.name).collect();
     assert_eq!(names, ["good"]);
     bench.text("good", json!({"region": "us-west1"})).await.unwrap();
     assert_eq!(site.seen_of("tools/call")[0].header("mcp-param-region"), Some("us-west1"));

@@ -221,7 +221,7 @@ async fn the_stream_of_a_server_tells_of_changes_and_is_opened_again() {
     })
     .await;
     let bench = Bench::http(&site.url);
-    bench.offer(|offer| offer.tools.len() == 2).await;
+    bench.offer(|offer| offer.lists.tools.entries.len() == 2).await;
     let streams: Vec<_> = site.seen().into_iter().filter(|seen| seen.verb == "GET").collect();
     assert_eq!(streams.len(), 2);
     assert_eq!(streams[1].header("last-event-id"), Some("5"));

@@ -217,8 +217,8 @@ fn end_text(status: Option<ExitStatus>) -> String {
     }
 }
 
-/// A process group. What is left of it when this is dropped gets SIGKILL, so that nothing outlives us,
-/// however we end.
+/// A process group. What is left of it when this is dropped gets SIGKILL. Only SIGKILL to ourselves comes
+/// before that: then the group sees the end of its input, which well-behaved servers take for theirs.
 #[derive(Debug)]
 struct Group {
     leader: Pid,

@@ -21,6 +21,7 @@ use url::{Host, Url};
 
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
+use crate::mcp::ListKind;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::SESSION_ID;
@@ -168,6 +169,11 @@ impl Endpoint {
             return Err(fault::of_status(&response));
         }
         Ok(EventStream::new(response, self.0.message_limit))
+    }
+
+    /// Has all lists read again.
+    pub(in crate::upstream) fn doubt_lists(&self) {
+        self.0.unsolicited.doubt(&ListKind::ALL);
     }
 
     /// Takes a message that came on a stream of the server's own.

@@ -19,7 +19,7 @@ use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
 use crate::mcp::Message;
 use crate::upstream::failure::Failure;
-use crate::upstream::inflight::{Flight, InFlight, Stage};
+use crate::upstream::inflight::{Flight, Heard, InFlight, Stage};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::json::{self, JsonError};
 use crate::wire::ndjson::{self, Lines, one_line};
@@ -121,6 +121,7 @@ impl Pipe {
 
     /// Ends the child: closes its stdin, waits, and only then uses force.
     pub(super) async fn stop(&self) {
+        self.shared.in_flight.close(&Failure::unavailable("Waypost ended the connection, as it is stopping"));
         self.shared.closing.cancel();
         drop(timeout(EXIT_GRACE, self.shared.child.exited()).await);
         self.shared.child.terminate();
@@ -190,19 +191,19 @@ impl Shared {
         self.child.terminate();
     }
 
-    fn take_line(&self, line: Bytes) {
+    async fn take_line(&self, line: Bytes) {
         if line.trim_ascii().is_empty() {
             return;
         }
         match json::parse(line.clone()) {
-            Ok(message) => self.take(message),
-            Err(JsonError::Batch) => self.take_batch(&line),
+            Ok(message) => self.take(message).await,
+            Err(JsonError::Batch) => self.take_batch(&line).await,
             Err(error) => self.take_unreadable(&line, &error),
         }
     }
 
     /// Servers of 2025-03-26 may put several messages into one array.
-    fn take_batch(&self, line: &Bytes) {
+    async fn take_batch(&self, line: &Bytes) {
         let parts: Vec<&serde_json::value::RawValue> = serde_json::from_slice(line).unwrap_or_default();
         if parts.is_empty() {
             self.unsolicited.noise(line);
@@ -210,7 +211,7 @@ impl Shared {
         for part in parts {
             let part = line.slice_ref(part.get().as_bytes());
             match json::parse(part.clone()) {
-                Ok(message) => self.take(message),
+                Ok(message) => self.take(message).await,
                 Err(error) => self.take_unreadable(&part, &error),
             }
         }
@@ -236,7 +237,7 @@ impl Shared {
         }
     }
 
-    fn take(&self, message: Message) {
+    async fn take(&self, message: Message) {
         match message {
             Message::Response(response) => {
                 let id = response.id.as_ref().and_then(crate::mcp::Id::number);
@@ -244,11 +245,11 @@ impl Shared {
                     tracing::debug!("an answer to no request of ours, or to one that was dropped");
                 }
             }
-            Message::Notification(notification) => {
-                if !self.in_flight.hear(&notification) {
-                    self.unsolicited.notification(&notification);
-                }
-            }
+            Message::Notification(notification) => match self.in_flight.hear(&notification).await {
+                Heard::Done => {}
+                Heard::Missed => self.unsolicited.missed(),
+                Heard::Unattributed => self.unsolicited.notification(&notification),
+            },
             Message::Request(request) => {
                 let Some(text) = self.unsolicited.answer(&request) else { return };
                 // The reader waits for nobody: a server that asks faster than it reads gets no answer.
@@ -347,7 +348,7 @@ async fn read_lines(mut stdout: ChildStdout, shared: &Shared, limit: usize) -> O
         }
         loop {
             match lines.next_line() {
-                Ok(Some(ndjson::Line::Whole(line))) => shared.take_line(line),
+                Ok(Some(ndjson::Line::Whole(line))) => shared.take_line(line).await,
                 Ok(Some(ndjson::Line::TooLong { head, tail })) => shared.take_ends(&head, &tail, limit),
                 Ok(None) => break,
                 Err(error) => return Some(too_large(error)),
@@ -355,7 +356,7 @@ async fn read_lines(mut stdout: ChildStdout, shared: &Shared, limit: usize) -> O
         }
     }
     // A last message may lack its line end.
-    shared.take_line(Bytes::copy_from_slice(lines.rest()));
+    shared.take_line(Bytes::copy_from_slice(lines.rest())).await;
     None
 }
 

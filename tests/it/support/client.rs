@@ -328,7 +328,8 @@ impl Client {
         }
         let method = json::string(body, &["method"]).expect("a method");
         let request = request.header("MCP-Protocol-Version", MODERN).header("Mcp-Method", &method);
-        match json::string(body, &["params", "name"]) {
+        let member = if method == "resources/read" { "uri" } else { "name" };
+        match json::string(body, &["params", member]) {
             Some(name) => request.header("Mcp-Name", &header_value(&name)),
             None => request,
         }
@@ -364,10 +365,15 @@ impl Client {
 
     /// The entries of all pages of `tools/list`, as text.
     pub fn tools_raw(&self) -> Vec<String> {
+        self.entries("tools/list", "tools")
+    }
+
+    /// The entries of all pages of a list, as text; they are the member `key` of each result.
+    pub fn entries(&self, method: &str, key: &str) -> Vec<String> {
         let (mut found, mut params) = (Vec::new(), "{}".to_owned());
         loop {
-            let message = self.request("tools/list", &params).send().message();
-            let entries = json::get(&message, &["result", "tools"]);
+            let message = self.request(method, &params).send().message();
+            let entries = json::get(&message, &["result", key]);
             let entries = entries.unwrap_or_else(|| panic!("no list: {message}"));
             found.extend(json::elements(entries).into_iter().map(str::to_owned));
             assert!(found.len() < 100_000, "the list does not end");
@@ -376,6 +382,40 @@ impl Client {
                 None => return found,
             }
         }
+    }
+
+    /// The names of all prompts.
+    pub fn prompt_names(&self) -> Vec<String> {
+        let entries = self.entries("prompts/list", "prompts");
+        entries.iter().map(|entry| json::string(entry, &["name"]).expect("a name")).collect()
+    }
+
+    /// The URIs of all resources.
+    pub fn resource_uris(&self) -> Vec<String> {
+        let entries = self.entries("resources/list", "resources");
+        entries.iter().map(|entry| json::string(entry, &["uri"]).expect("a URI")).collect()
+    }
+
+    /// All templates.
+    pub fn template_uris(&self) -> Vec<String> {
+        let entries = self.entries("resources/templates/list", "resourceTemplates");
+        entries.iter().map(|entry| json::string(entry, &["uriTemplate"]).expect("a template")).collect()
+    }
+
+    /// Reads a resource and gives the whole answer.
+    pub fn read(&self, uri: &str) -> Value {
+        self.request("resources/read", &format!(r#"{{"uri":{}}}"#, json::quoted(uri))).send().json()
+    }
+
+    /// Gets a prompt and gives the whole answer.
+    pub fn prompt(&self, name: &str) -> Value {
+        self.request("prompts/get", &format!(r#"{{"name":{}}}"#, json::quoted(name))).send().json()
+    }
+
+    /// Asks for completions and gives the whole answer. `reference` is `params.ref` as text.
+    pub fn complete(&self, reference: &str) -> Value {
+        let params = format!(r#"{{"ref":{reference},"argument":{{"name":"a","value":"x"}}}}"#);
+        self.request("completion/complete", &params).send().json()
     }
 
     /// The names of all tools.

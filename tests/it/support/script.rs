@@ -20,6 +20,8 @@ pub struct Script {
     pub form: Form,
     /// Entries of `tools/list`, as text.
     pub tools: Vec<String>,
+    /// Entries of the other lists, as text, by method.
+    pub lists: HashMap<&'static str, Vec<String>>,
     pub page: Option<usize>,
     /// More members of the result of `tools/list`, each with a comma behind.
     pub list_extra: String,
@@ -31,6 +33,7 @@ pub struct Script {
     /// Flags of the stdio child: `serial`, `stay`, `deaf`, `ignore-term`.
     pub flags: Vec<String>,
     handlers: HashMap<String, Handler>,
+    methods: HashMap<&'static str, Handler>,
     intercept: Option<Intercept>,
 }
 
@@ -52,6 +55,7 @@ impl Script {
             version: None,
             form: Form::Json,
             tools: Vec::new(),
+            lists: HashMap::new(),
             page: None,
             list_extra,
             capabilities: r#"{"tools":{}}"#.to_owned(),
@@ -59,6 +63,7 @@ impl Script {
             is_strict: true,
             flags: Vec::new(),
             handlers: HashMap::new(),
+            methods: HashMap::new(),
             intercept: None,
         }
     }
@@ -93,6 +98,61 @@ impl Script {
     /// Adds an entry to the list, as text.
     pub fn listed(mut self, entry: &str) -> Self {
         self.tools.push(entry.to_owned());
+        self
+    }
+
+    /// Declares a capability, if it is not declared yet.
+    pub fn declaring(mut self, capability: &str) -> Self {
+        if !self.capabilities.contains(&format!("\"{capability}\"")) {
+            let rest = self.capabilities.strip_prefix('{').expect("an object");
+            self.capabilities = format!(r#"{{"{capability}":{{}},{rest}"#);
+        }
+        self
+    }
+
+    /// Adds an entry to one of the lists besides that of the tools, and declares it.
+    pub fn entry(self, method: &'static str, entry: &str) -> Self {
+        let capability = method.split('/').next().expect("a capability");
+        let mut script = self.declaring(capability);
+        script.lists.entry(method).or_default().push(entry.to_owned());
+        script
+    }
+
+    /// Adds a prompt, which answers with its name.
+    pub fn prompt(self, name: &str) -> Self {
+        let entry = format!(r#"{{"name":{},"description":"A prompt."}}"#, json::quoted(name));
+        self.entry("prompts/list", &entry).on("prompts/get", |turn| {
+            let text = json::quoted(&turn.name());
+            turn.ok(&format!(
+                r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{text}}}}}]}}"#
+            ));
+        })
+    }
+
+    /// Adds resources. Each is read as `own`, a colon, and its URI; so is what a template may have made.
+    pub fn resources<'a>(self, own: &str, uris: impl IntoIterator<Item = &'a str>) -> Self {
+        let entry = |uri| format!(r#"{{"uri":{},"name":"a resource"}}"#, json::quoted(uri));
+        let script = uris.into_iter().fold(self, |script, uri| script.entry("resources/list", &entry(uri)));
+        let own = own.to_owned();
+        script.declaring("resources").on("resources/read", move |turn| {
+            let uri = turn.uri();
+            let (text, uri) = (json::quoted(&format!("{own}: {uri}")), json::quoted(&uri));
+            turn.ok(&format!(r#"{{"contents":[{{"uri":{uri},"text":{text}}}]}}"#));
+        })
+    }
+
+    /// Adds a template.
+    pub fn template(self, template: &str) -> Self {
+        let template = json::quoted(template);
+        self.entry(
+            "resources/templates/list",
+            &format!(r#"{{"uriTemplate":{template},"name":"a template"}}"#),
+        )
+    }
+
+    /// Answers requests with this method.
+    pub fn on(mut self, method: &'static str, handler: impl Fn(&Turn) + Send + Sync + 'static) -> Self {
+        self.methods.insert(method, Arc::new(handler));
         self
     }
 
@@ -171,7 +231,15 @@ impl Script {
                 self.capabilities
             )),
             ("ping", Era::Legacy) => turn.result("{}"),
-            ("tools/list", _) => self.list(turn, shared),
+            ("tools/list", _) => self.list(turn, "tools", &shared.tools()),
+            ("prompts/list", _) => self.list_more(turn, "prompts"),
+            ("resources/list", _) => self.list_more(turn, "resources"),
+            ("resources/templates/list", _) => self.list_more(turn, "resourceTemplates"),
+            (method, _) if self.methods.contains_key(method) => {
+                if let Some(handler) = self.methods.get(method) {
+                    handler(turn);
+                }
+            }
             ("tools/call", _) => self.call(turn),
             (method, _) if method.starts_with("notifications/") => {
                 if turn.head.is_some() {
@@ -229,8 +297,12 @@ impl Script {
         ));
     }
 
-    fn list(&self, turn: &Turn, shared: &Shared) {
-        let tools = shared.tools();
+    fn list_more(&self, turn: &Turn, key: &str) {
+        let entries = self.lists.get(&*turn.method()).cloned().unwrap_or_default();
+        self.list(turn, key, &entries);
+    }
+
+    fn list(&self, turn: &Turn, key: &str, tools: &[String]) {
         let from: usize = match json::string(&turn.text, &["params", "cursor"]) {
             Some(cursor) => match cursor.strip_prefix("from ").and_then(|at| at.parse().ok()) {
                 Some(from) => from,
@@ -241,7 +313,7 @@ impl Script {
         let to = (from + self.page.unwrap_or(usize::MAX - from)).min(tools.len());
         let next = if to < tools.len() { format!(r#","nextCursor":"from {to}""#) } else { String::new() };
         let entries = tools[from.min(to)..to].join(",");
-        turn.result(&format!(r#"{{{}"tools":[{entries}]{next}}}"#, self.list_extra));
+        turn.result(&format!(r#"{{{}"{key}":[{entries}]{next}}}"#, self.list_extra));
     }
 
     fn call(&self, turn: &Turn) {

@@ -38,6 +38,11 @@ impl Received {
         json::string(&self.text, &["params", "name"]).unwrap_or_default()
     }
 
+    /// `params.uri`, decoded.
+    pub fn uri(&self) -> String {
+        json::string(&self.text, &["params", "uri"]).unwrap_or_default()
+    }
+
     /// `params.arguments` as they are written.
     pub fn arguments(&self) -> &str {
         json::get(&self.text, &["params", "arguments"]).unwrap_or_default()

@@ -1,0 +1,75 @@
+//! One merged list, and what each client sees of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::page::View;
+use super::uri::admits_uri;
+use crate::config::Filter;
+use crate::mcp::ListKind;
+
+/// One entry of a merged list.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name or URI that clients use.
+    pub exposed: Arc<str>,
+    /// The one that the upstream uses.
+    pub native: Arc<str>,
+    /// The place of the upstream in the configuration.
+    pub upstream: usize,
+    /// Whether the upstream's own filter lets it through.
+    pub is_offered: bool,
+    /// The entry as it is listed.
+    pub(super) text: Bytes,
+}
+
+impl Entry {
+    /// The entry as it is listed, with the exposed name.
+    #[must_use]
+    pub fn text(&self) -> &Bytes {
+        &self.text
+    }
+}
+
+/// The entries of one kind.
+#[derive(Debug, Default)]
+pub(super) struct MergedList {
+    entries: Vec<Entry>,
+    by_name: HashMap<Arc<str>, usize>,
+    views: Vec<(Filter, OnceLock<View>)>,
+}
+
+impl MergedList {
+    pub(super) fn add_client(&mut self, filter: Filter) {
+        self.views.push((filter, OnceLock::new()));
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.by_name.insert(Arc::clone(&entry.exposed), self.entries.len());
+        self.entries.push(entry);
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(super) fn find(&self, exposed: &str) -> Option<(usize, &Entry)> {
+        let index = *self.by_name.get(exposed)?;
+        self.entries.get(index).map(|entry| (index, entry))
+    }
+
+    pub(super) fn view(&self, kind: ListKind, client: usize) -> Option<&View> {
+        let (filter, view) = self.views.get(client)?;
+        Some(view.get_or_init(|| {
+            let is_admitted = |entry: &Entry| match kind {
+                ListKind::Tools | ListKind::Prompts => filter.admits(&entry.exposed),
+                ListKind::Resources => admits_uri(filter, &entry.native),
+                ListKind::Templates => filter.admits(&entry.native),
+            };
+            let visible = self.entries.iter().map(|entry| entry.is_offered && is_admitted(entry)).collect();
+            View::render(self.entries.iter().map(|entry| &entry.text), visible)
+        }))
+    }
+}
