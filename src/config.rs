@@ -230,6 +230,8 @@ pub struct Limits {
     pub edge: Option<CallLimits>,
     /// Legacy sessions at the same time. Default 10,000.
     pub sessions: usize,
+    /// Streams of one caller that stay open at the same time. Default 1,000.
+    pub streams: usize,
     /// How deep JSON may nest. 128; not to be raised.
     pub depth: usize,
     /// Time for the head of a request to arrive. Default 10 s.

@@ -2,7 +2,7 @@
 //!
 //! A request's road: `accept` (connections) → `http` (paths, Host, Origin, credentials) → `post` (body) →
 //! `classify` (era) → `modern` or `legacy` → the gateway → `reply` (what it looks like) → `stream` (one document, or
-//! events before it).
+//! events before it). Streams that stay open are in `listening`.
 //!
 //! Must not know: upstreams.
 
@@ -18,6 +18,7 @@ mod in_flight;
 mod legacy;
 mod legacy_session;
 mod level;
+mod listening;
 mod media;
 mod modern;
 mod patience;

@@ -7,6 +7,7 @@
 mod access;
 mod admit;
 mod error;
+mod feed;
 mod limits;
 mod local;
 mod port;
@@ -27,12 +28,14 @@ use crate::exchange::{Call, Cancel, Outcome, Principal};
 use crate::telemetry::{LimitReached, LimitScope, Metrics};
 
 use admit::admit;
+use feed::Feed;
 use limits::CallGuards;
 use record::CallRecord;
 
 pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
+pub use feed::{Change, Seen, Watch};
 pub use limits::EdgeCaller;
 pub use local::{CacheScope, Page};
 pub use port::{Health, List, Offer, Upstream};
@@ -45,6 +48,7 @@ pub struct Gateway {
     names: Vec<ExposedNames>,
     guards: CallGuards,
     current: ArcSwap<Current>,
+    feed: Feed,
 }
 
 /// What is offered at one instant: the merged snapshot, and the offers that it was made of.
@@ -68,6 +72,7 @@ impl Gateway {
                 snapshot: Snapshot::merge(std::iter::empty(), filters),
                 offers: upstreams.iter().map(|_| Arc::default()).collect(),
             }),
+            feed: Feed::default(),
             names,
             upstreams,
             metrics,

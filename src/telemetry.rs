@@ -22,4 +22,4 @@ pub use events::{
 pub use lifecycle::{Listening, RuleUnmatched, Stopped, Stopping};
 pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};
-pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics};
+pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind};

@@ -58,6 +58,12 @@ impl View {
         self.visible.get(index) == Some(&true)
     }
 
+    /// Differs as soon as the content does.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
     /// How many entries it has.
     #[must_use]
     pub fn len(&self) -> usize {

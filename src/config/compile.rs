@@ -62,6 +62,7 @@ fn limits(top: &mut Section<'_>) -> Limits {
         message: bytes(limits, &keys::MESSAGE),
         connections: limits.count(&keys::CONNECTIONS).unwrap_or_default(),
         sessions: limits.count(&keys::SESSIONS_MAX).unwrap_or_default(),
+        streams: limits.count(&keys::STREAMS).unwrap_or_default(),
         depth: 128,
         header_timeout: limits.bounded(&keys::HEADER_TIMEOUT).unwrap_or_default(),
         body_timeout: limits.bounded(&keys::BODY_TIMEOUT).unwrap_or_default(),

@@ -76,6 +76,7 @@ fn limits() -> Limits {
         connections: 4096,
         edge: None,
         sessions: 10_000,
+        streams: 1_000,
         depth: 128,
         header_timeout: Duration::from_secs(10),
         body_timeout: Duration::from_secs(30),

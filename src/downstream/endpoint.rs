@@ -8,19 +8,22 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ask::{Asker, Asks, Questions};
 use super::in_flight::{Flight, InFlight, Scope};
 use super::legacy_session::{SessionTable, SessionUse};
 use super::level::Logs;
+use super::listening::{Listening, Place, Streams};
 use super::media::single;
-use super::reply::{Asked, Reply};
+use super::reply::{Asked, ErrorBody, Reply};
 use crate::auth::Authenticator;
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
 use crate::gateway::{EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
-use crate::mcp::{Era, ListKind, Method, Raw, Request};
+use crate::mcp::{Code, Era, Id, ListKind, Method, Raw, Request};
 use crate::seal::SealError;
+use crate::telemetry::StreamKind;
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers::SESSION_ID;
 
@@ -34,6 +37,9 @@ pub(super) struct Endpoint {
     pub(super) sessions: SessionTable,
     pub(super) in_flight: Arc<InFlight>,
     pub(super) questions: Arc<Questions>,
+    pub(super) streams: Arc<Streams>,
+    /// Cancelled when the gateway stops: streams that stay open end then.
+    pub(super) closing: CancellationToken,
     /// Calls of legacy clients whose connection is gone.
     pub(super) abandoned: TaskTracker,
 }
@@ -71,6 +77,8 @@ pub(super) enum Step {
     Done(Reply),
     /// A call to carry.
     Carry(Box<Prepared>),
+    /// A stream that stays open.
+    Listen(Box<Listening>),
 }
 
 /// A call ready to go, and how to answer it.
@@ -101,17 +109,19 @@ pub(super) struct Terms {
 }
 
 impl Endpoint {
-    /// An endpoint of `gateway`.
+    /// An endpoint of `gateway`, whose streams end with `closing`.
     ///
     /// # Errors
     /// If the key for session ids cannot be set up.
-    pub(super) fn new(gateway: Arc<Gateway>) -> Result<Self, SealError> {
+    pub(super) fn new(gateway: Arc<Gateway>, closing: CancellationToken) -> Result<Self, SealError> {
         let config = gateway.config();
         Ok(Self {
             authenticator: Authenticator::new(config),
             sessions: SessionTable::new(config, Arc::clone(gateway.metrics()))?,
             in_flight: Arc::default(),
             questions: Arc::default(),
+            streams: Arc::default(),
+            closing,
             abandoned: TaskTracker::new(),
             gateway,
         })
@@ -124,6 +134,25 @@ impl Endpoint {
         }
         let found = single(headers, SESSION_ID).and_then(|id| self.sessions.find(id, &caller.principal.name));
         found.map_or(Presented::Unknown, Presented::Live)
+    }
+
+    /// A place for one more stream of this caller that stays open.
+    ///
+    /// # Errors
+    /// The refusal, once the caller has as many as it may.
+    pub(super) fn stream_place(
+        &self,
+        caller: &Caller,
+        kind: StreamKind,
+        id: Option<&Id>,
+    ) -> Result<Place, Reply> {
+        let most = self.gateway.config().limits.streams;
+        let place = self.streams.enter(&caller.edge, most, (self.gateway.metrics(), kind));
+        place.ok_or_else(|| {
+            let text = format!("{most} streams are open already (`limits.streams`); close one first");
+            let error = ErrorBody::new(Code::RateLimited, text);
+            Reply::refuse(StatusCode::TOO_MANY_REQUESTS, id, &error)
+        })
     }
 
     /// Makes a call out of a request and enters it into the table of calls in flight.

@@ -14,6 +14,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::http::Door;
 use crate::config::{Config, for_test};
@@ -124,6 +125,23 @@ async fn talk(call: &Call) {
     }
 }
 
+fn tools(names: &[&str]) -> PerKind<List> {
+    let entries = names.iter().map(|name| listed(name)).collect();
+    PerKind { tools: List { entries, is_served: true, ..List::default() }, ..PerKind::default() }
+}
+
+fn listed(name: &str) -> Listed {
+    let schema = match name {
+        "mirrors" => json!({"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "count": {"type": "integer", "x-mcp-header": "Count"},
+        }}),
+        _ => json!({"type": "object"}),
+    };
+    let text = Raw::from_value(&json!({"name": name, "inputSchema": schema, "x": 1.0}));
+    Listed { name: name.into(), text }
+}
+
 /// The endpoint.
 pub(super) struct Bench {
     pub(super) door: Door,
@@ -144,22 +162,9 @@ impl Bench {
         config.clients[1].tokens = vec![token("b")];
         config.clients[2].is_anonymous = true;
         change(&mut config);
-        let plain = json!({"type": "object"});
-        let mirrored = json!({"type": "object", "properties": {
-            "region": {"type": "string", "x-mcp-header": "Region"},
-            "count": {"type": "integer", "x-mcp-header": "Count"},
-        }});
-        let tool = |name: &str| {
-            let schema = if name == "mirrors" { &mirrored } else { &plain };
-            let text = Raw::from_value(&json!({"name": name, "inputSchema": schema, "x": 1.0}));
-            Listed { name: name.into(), text }
-        };
         let offer = Offer {
             health: Health::Ready,
-            lists: PerKind {
-                tools: List { entries: TOOLS.map(tool).into(), is_served: true, ..List::default() },
-                ..PerKind::default()
-            },
+            lists: tools(&TOOLS),
             capabilities: Some(Raw::from_value(&json!({"tools": {}, "logging": {}}))),
             ..Offer::default()
         };
@@ -176,6 +181,31 @@ impl Bench {
         tokio::join!(Arc::clone(&gateway).refresh(stop.clone()), async { stop.cancel() });
         let address = SocketAddr::from(([127, 0, 0, 1], 8080));
         Self { door: Door::new(Arc::clone(&gateway), address), gateway, upstream }
+    }
+
+    /// The same, with an offer that may change.
+    pub(super) async fn living() -> Self {
+        Self::living_with(|_| {}).await
+    }
+
+    /// The same, with another configuration.
+    pub(super) async fn living_with(change: impl FnOnce(&mut Config)) -> Self {
+        let bench = Self::new(change).await;
+        TaskTracker::new().spawn(Arc::clone(&bench.gateway).refresh(CancellationToken::new()));
+        bench
+    }
+
+    /// Has the upstream offer these tools from now on.
+    pub(super) fn offer(&self, names: &[&str]) {
+        self.upstream.offer.send_modify(|offer| {
+            let changed = Offer { lists: tools(names), ..(**offer).clone() };
+            *offer = Arc::new(changed);
+        });
+    }
+
+    /// Tells all streams that the gateway stops.
+    pub(super) fn close(&self) {
+        self.door.close();
     }
 
     /// Sends one request and reads the whole answer.
@@ -242,6 +272,12 @@ impl Ask {
             Some(name) => ask.header("mcp-name", &name),
             None => ask,
         }
+    }
+
+    /// The same message under another id, as JSON text; it must have the id 7.
+    pub(super) fn with_id(self, id: &str) -> Self {
+        let text = String::from_utf8(self.body.to_vec()).unwrap();
+        Self { body: text.replace("\"id\":7", &format!("\"id\":{id}")).into(), ..self }
     }
 
     pub(super) fn at(self, path: &'static str) -> Self {

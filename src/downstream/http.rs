@@ -26,15 +26,16 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::accept::{self, Bounds, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
+use super::listening::Listening;
 use super::media::{self, Accepts};
 use super::reply::{ErrorBody, Reply};
 use super::site::Site;
 use super::{legacy, post, stream};
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
-use crate::telemetry::ClientRefused;
+use crate::telemetry::{ClientRefused, StreamKind};
 
-const ALLOWED: HeaderValue = HeaderValue::from_static("POST, DELETE, OPTIONS");
+const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
 
 /// What a client is told that came one connection too late, in seconds.
 const RETRY_CONNECTION: HeaderValue = HeaderValue::from_static("1");
@@ -51,7 +52,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     let config = Arc::clone(gateway.config());
     let site = Arc::new(Site::new(&config, listener.local_addr()?));
-    let endpoint = Arc::new(Endpoint::new(gateway).map_err(io::Error::other)?);
+    let endpoint = Arc::new(Endpoint::new(gateway, shutdown.clone()).map_err(io::Error::other)?);
     let bounds = Bounds {
         connections: config.limits.connections,
         header_timeout: config.limits.header_timeout,
@@ -86,8 +87,14 @@ impl Door {
     #[cfg(test)]
     pub(super) fn new(gateway: Arc<Gateway>, address: std::net::SocketAddr) -> Self {
         let site = Arc::new(Site::new(gateway.config(), address));
-        let endpoint = Arc::new(Endpoint::new(gateway).unwrap());
+        let endpoint = Arc::new(Endpoint::new(gateway, CancellationToken::new()).unwrap());
         Self { site, router: router(Arc::clone(&endpoint)), endpoint }
+    }
+
+    /// Tells all streams to end.
+    #[cfg(test)]
+    pub(super) fn close(&self) {
+        self.endpoint.closing.cancel();
     }
 
     /// Serves one request.
@@ -171,7 +178,10 @@ async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Respons
     let session = endpoint.present(&parts.headers, &caller);
     match parts.method {
         Verb::POST => post::serve(endpoint, caller, session, parts.headers, body).await,
-        Verb::GET => answer(&endpoint, get(&parts.headers, &session), Accepts::Both),
+        Verb::GET => match get(&endpoint, &caller, &parts.headers, &session) {
+            Ok(listening) => listening.into_response(),
+            Err(reply) => answer(&endpoint, reply, Accepts::Both),
+        },
         Verb::DELETE => answer(&endpoint, delete(&endpoint, &parts.headers, &session), Accepts::Both),
         _ => stream::respond(not_allowed()),
     }
@@ -192,22 +202,32 @@ fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
 }
 
 fn not_allowed() -> Reply {
-    let refusal = Reply::transport(StatusCode::METHOD_NOT_ALLOWED, "send messages with POST");
+    let refusal = Reply::transport(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "send messages with POST; GET opens the stream of a session",
+    );
     Reply { refusal: None, ..refusal }.header(ALLOW, ALLOWED)
 }
 
-/// There is no stream to listen on, so far.
-fn get(headers: &HeaderMap, session: &Presented) -> Reply {
+/// The stream of a session. Outside of one there is none: nobody would be told anything.
+fn get(
+    endpoint: &Endpoint,
+    caller: &Caller,
+    headers: &HeaderMap,
+    session: &Presented,
+) -> Result<Listening, Reply> {
     if let Presented::Unknown = session {
-        return Presented::gone();
+        return Err(Presented::gone());
     }
-    if let Err(refusal) = legacy::check_version(headers) {
-        return refusal;
+    legacy::check_version(headers)?;
+    if !Accepts::of(headers).takes_stream() {
+        let text = "GET answers with text/event-stream only";
+        return Err(Reply::transport(StatusCode::NOT_ACCEPTABLE, text));
     }
-    match Accepts::of(headers).takes_stream() {
-        true => not_allowed(),
-        false => Reply::transport(StatusCode::NOT_ACCEPTABLE, "GET answers with text/event-stream only"),
-    }
+    let Presented::Live(session) = session else { return Err(not_allowed()) };
+    post::admit(endpoint, caller, None)?;
+    let place = endpoint.stream_place(caller, StreamKind::Session, None)?;
+    Ok(Listening::session(endpoint, caller, session, place))
 }
 
 fn delete(endpoint: &Endpoint, headers: &HeaderMap, session: &Presented) -> Reply {

@@ -89,7 +89,8 @@ fn initialize(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply 
         ("instructions", instructions.as_deref().map(quoted)),
     ]);
     let reply = Reply::result(&request.id, result);
-    let id = endpoint.sessions.begin(&caller.principal.name, version, handshake);
+    let seen = endpoint.gateway.seen(&caller.principal);
+    let id = endpoint.sessions.begin(&caller.principal.name, version, handshake, seen);
     match id.ok().and_then(|id| HeaderValue::from_str(&id).ok()) {
         Some(id) => reply.header(SESSION_ID, id),
         // The client is served without a session, then.

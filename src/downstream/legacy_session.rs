@@ -14,9 +14,11 @@ use dashmap::DashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::level::Level;
 use crate::config::Config;
+use crate::gateway::Seen;
 use crate::mcp::{ObjectView, ProtocolVersion, Raw};
 use crate::seal::{Purpose, SealError, Sealer};
 use crate::telemetry::{Metrics, SessionClosed, SessionOpened};
@@ -38,6 +40,11 @@ pub(super) struct Session {
     /// What else was agreed on.
     pub(super) handshake: Handshake,
     level: Mutex<Option<Level>>,
+    /// What it was told of the lists.
+    seen: Mutex<Option<Seen>>,
+    /// Ends its stream, if one is open.
+    stream: Mutex<CancellationToken>,
+    ended: CancellationToken,
     last_use_ms: AtomicU64,
     users: AtomicUsize,
 }
@@ -97,7 +104,7 @@ impl SessionTable {
         })
     }
 
-    /// Begins a session and gives its id.
+    /// Begins a session and gives its id. What changes after `seen` its stream will tell.
     ///
     /// # Errors
     /// If the id cannot be sealed.
@@ -106,6 +113,7 @@ impl SessionTable {
         principal: &Arc<str>,
         version: ProtocolVersion,
         handshake: Handshake,
+        seen: Seen,
     ) -> Result<Arc<str>, SealError> {
         let now = self.clock.now_ms();
         let handshake = bounded(&handshake);
@@ -121,7 +129,9 @@ impl SessionTable {
         };
         let content = serde_json::to_vec(&sealed).map_err(|_| SealError)?;
         let id: Arc<str> = self.sealer.seal(now, &content)?.into();
-        self.keep(Session::new(Arc::clone(&id), Arc::clone(principal), version, handshake, now));
+        let session = Session::new(Arc::clone(&id), Arc::clone(principal), version, handshake, now);
+        session.set_seen(seen);
+        self.keep(session);
         Ok(id)
     }
 
@@ -172,6 +182,7 @@ impl SessionTable {
         if self.ended.len() < self.most {
             self.ended.insert(Arc::clone(&session.id), now.saturating_add(self.idle_ms));
         }
+        session.ended.cancel();
         if self.live.remove(&session.id).is_some() {
             self.closed("deleted by its client");
         }
@@ -241,8 +252,18 @@ impl Session {
         handshake: Handshake,
         now: u64,
     ) -> Self {
-        let (level, last_use_ms, users) = (Mutex::default(), AtomicU64::new(now), AtomicUsize::new(0));
-        Self { id, principal, version, handshake, level, last_use_ms, users }
+        Self {
+            id,
+            principal,
+            version,
+            handshake,
+            level: Mutex::default(),
+            seen: Mutex::default(),
+            stream: Mutex::default(),
+            ended: CancellationToken::new(),
+            last_use_ms: AtomicU64::new(now),
+            users: AtomicUsize::new(0),
+        }
     }
 
     fn is_idle(&self, now: u64, idle_ms: u64) -> bool {
@@ -258,6 +279,27 @@ impl Session {
     /// Notes the level that the client asks for.
     pub(super) fn set_level(&self, level: Level) {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+    }
+}
+
+impl Session {
+    /// Opens the session's stream and ends the one that was open: a client that comes again has lost it, or
+    /// will not read it. The token is cancelled when this one is to end.
+    pub(super) fn open_stream(&self) -> CancellationToken {
+        let stream = self.ended.child_token();
+        let mut open = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *open, stream.clone()).cancel();
+        stream
+    }
+
+    /// What the client was told of the lists, if that is known here.
+    pub(super) fn seen(&self) -> Option<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes what the client was told.
+    pub(super) fn set_seen(&self, seen: Seen) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
     }
 }
 

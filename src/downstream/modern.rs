@@ -12,11 +12,13 @@ use serde_json::json;
 
 use super::endpoint::{Caller, Endpoint, Step, Terms, quoted, server_info};
 use super::level::{Level, Logs};
-use super::media::single;
+use super::listening::Listening;
+use super::media::{Accepts, single};
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
 use crate::exchange::Hop;
 use crate::gateway::{CacheScope, GatewayError};
 use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Raw, Request, Routing, key};
+use crate::telemetry::StreamKind;
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers;
 use crate::wire::mirror::Mirror;
@@ -46,6 +48,7 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
     let method = Method::known(&request.method).filter(|method| endpoint.gateway.serves(*method));
     match method.map(|method| (method, method.routing())) {
         Some((Method::Discover, _)) => Step::Done(discover(endpoint, caller, &request)),
+        Some((Method::Listen, _)) => listen(endpoint, caller, headers, request),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
         Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference)) => {
             if let Err(refusal) = check_mirrored(endpoint, caller, headers, (method, &request)) {
@@ -205,6 +208,48 @@ fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request)
         ("_meta", Some(meta())),
     ]);
     Reply::result(&request.id, result)
+}
+
+/// Opens a subscription to what the filter asks for and Waypost tells.
+fn listen(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, request: Request) -> Step {
+    let kinds = match asked_for(&request) {
+        Ok(kinds) => kinds,
+        Err(error) => {
+            return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &error));
+        }
+    };
+    if !Accepts::of(headers).takes_stream() {
+        let text = "subscriptions/listen answers with text/event-stream; Accept does not cover it";
+        let error = ErrorBody::new(Code::Http(StatusCode::NOT_ACCEPTABLE.as_u16()), text);
+        return Step::Done(Reply::refuse(StatusCode::NOT_ACCEPTABLE, Some(&request.id), &error));
+    }
+    match endpoint.stream_place(caller, StreamKind::Subscription, Some(&request.id)) {
+        Ok(place) => {
+            let asked = (request.id, &*kinds);
+            Step::Listen(Box::new(Listening::subscription(endpoint, caller, asked, place)))
+        }
+        Err(refusal) => Step::Done(refusal),
+    }
+}
+
+/// The lists that a filter names. What else it names is not told, and not acknowledged.
+fn asked_for(request: &Request) -> Result<Vec<ListKind>, ErrorBody> {
+    let malformed = |text: String| ErrorBody::new(Code::InvalidParams, text);
+    let filter = request.param("notifications").filter(Raw::is_object);
+    let filter = filter.ok_or_else(|| malformed("`params.notifications` must be an object".to_owned()))?;
+    let view = filter.object();
+    let mut kinds = Vec::new();
+    for kind in ListKind::ALL {
+        match view.raw(filter.bytes(), kind.filter()).as_ref().map(Raw::text) {
+            Some("true") => kinds.push(kind),
+            Some("false") | None => {}
+            Some(_) => {
+                let text = format!("`params.notifications.{}` must be a boolean", kind.filter());
+                return Err(malformed(text));
+            }
+        }
+    }
+    Ok(kinds)
 }
 
 fn refuse(kind: ListKind, request: &Request, error: GatewayError) -> Reply {

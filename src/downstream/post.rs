@@ -50,6 +50,7 @@ pub(super) async fn serve(
     match step {
         Step::Done(reply) => answer(&endpoint, reply, accepts),
         Step::Carry(prepared) => stream::carry(&endpoint, *prepared, accepts).await,
+        Step::Listen(listening) => listening.into_response(),
     }
 }
 
@@ -86,7 +87,7 @@ fn unreadable(error: &JsonError) -> ErrorBody {
     ErrorBody::new(code, error.to_string())
 }
 
-fn admit(endpoint: &Endpoint, caller: &Caller, id: Option<&Id>) -> Result<(), Reply> {
+pub(super) fn admit(endpoint: &Endpoint, caller: &Caller, id: Option<&Id>) -> Result<(), Reply> {
     endpoint.gateway.admit_edge(&caller.principal, &caller.edge).map_err(|error| too_many(id, &error))
 }
 
@@ -164,6 +165,8 @@ async fn batch(
             match step {
                 Step::Done(reply) => reply.body,
                 Step::Carry(prepared) => stream::finish(endpoint, *prepared).await.body,
+                // No revision has both batches and subscriptions.
+                Step::Listen(_) => Bytes::new(),
             }
         }
     });

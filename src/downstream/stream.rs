@@ -31,7 +31,8 @@ use crate::gateway::GatewayError;
 use crate::mcp::Era;
 use crate::wire::sse;
 
-const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+/// A comment that says nothing but that the stream lives.
+pub(super) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Why a call ends whose response nobody reads any more.
@@ -91,7 +92,7 @@ pub(super) fn one_event(reply: Reply) -> Response {
     response
 }
 
-fn event_stream(body: Body) -> Response {
+pub(super) fn event_stream(body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().extend([
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),

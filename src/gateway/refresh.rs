@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::select_all;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{Current, Gateway, Health, Offer};
@@ -16,6 +17,8 @@ use crate::telemetry::{EntrySkipped, RuleUnmatched};
 
 /// How often callers at the edge are swept.
 const SWEEP: Duration = Duration::from_secs(60);
+/// How long changes are gathered before those who listen are told.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// The kinds with a filter of their own, and its key.
 const FILTERED: [(ListKind, &str); 3] =
@@ -32,14 +35,20 @@ impl Gateway {
         let mut offers: Vec<_> = self.upstreams.iter().map(|upstream| upstream.offer()).collect();
         let mut reported = HashSet::new();
         let mut sweep = tokio::time::interval(SWEEP);
+        let mut told_at = None;
         loop {
             let seen =
                 offers.iter_mut().map(|offer| Arc::clone(&offer.borrow_and_update())).collect::<Vec<_>>();
             self.rebuild(&seen, &mut reported);
+            told_at.get_or_insert_with(|| Instant::now() + GATHER);
             loop {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     _ = sweep.tick() => self.guards.sweep(),
+                    () = until(told_at) => {
+                        told_at = None;
+                        self.feed.beat();
+                    }
                     () = any_change(&mut offers) => break,
                 }
             }
@@ -131,6 +140,14 @@ impl Reported<'_> {
 fn unmatched<'a>(filter: &'a Filter, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
     let is_unmatched = |pattern: &&Pattern| !names.iter().any(|name| pattern.matches(name));
     filter.patterns().filter(is_unmatched).map(Pattern::as_str)
+}
+
+/// Waits for a time that may not come.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits until one of the offers changes; for ever if there are none, or all upstreams have ended.

@@ -8,6 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::config::{CallLimits, Filter, Pattern, Rate, for_test};
@@ -255,7 +256,7 @@ async fn a_changed_offer_changes_the_list() {
     let a = scripted("a", ready(&["v1"]));
     let gateway = gateway(vec![a.clone(), scripted("b", ready(&["x"]))], |_| {});
     let stop = CancellationToken::new();
-    let tracker = tokio_util::task::TaskTracker::new();
+    let tracker = TaskTracker::new();
     tracker.spawn(Arc::clone(&gateway).refresh(stop.clone()));
     a.offer.send_replace(Arc::new(ready(&["v2"])));
     for _ in 0..100 {
@@ -304,4 +305,88 @@ async fn instructions_name_only_what_the_client_sees() {
     let of = |client| gateway.instructions(&Principal { client, name: "x".into() }).unwrap();
     assert_eq!(of(1), "## a\nread with care");
     assert!(of(0).contains("## b\nlong") && of(0).len() < 5000 && of(0).ends_with('…'));
+}
+
+/// A gateway that keeps its snapshot true, over `a`; its clock is paused.
+fn watched(a: &Arc<Scripted>) -> Arc<Gateway> {
+    let gateway = gateway(vec![a.clone(), scripted("b", ready(&[]))], |_| {});
+    TaskTracker::new().spawn(Arc::clone(&gateway).refresh(CancellationToken::new()));
+    gateway
+}
+
+fn watch(gateway: &Arc<Gateway>, client: usize) -> Watch {
+    gateway.watch(&Principal { client, name: "x".into() }, &ListKind::ALL, None)
+}
+
+/// The changes that come within a second.
+async fn changes(watch: &mut Watch) -> usize {
+    let mut count = 0;
+    while tokio::time::timeout(Duration::from_secs(1), watch.next()).await.is_ok() {
+        count += 1;
+    }
+    count
+}
+
+#[tokio::test(start_paused = true)]
+async fn chg_01_a_change_is_told_to_all_who_may_see_it_and_nobody_else() {
+    let a = scripted("a", ready(&["read", "write"]));
+    let gateway = watched(&a);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (mut open, mut reader) = (watch(&gateway, 0), watch(&gateway, 1));
+    assert_eq!((changes(&mut open).await, changes(&mut reader).await), (0, 0), "nothing has changed");
+    a.offer.send_replace(Arc::new(ready(&["read", "write", "fresh"])));
+    assert_eq!((changes(&mut open).await, changes(&mut reader).await), (1, 0), "only one of them sees it");
+    a.offer.send_replace(Arc::new(ready(&["write"])));
+    assert_eq!((changes(&mut open).await, changes(&mut reader).await), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_told_after_it_is_served_and_many_are_one() {
+    let a = scripted("a", ready(&["v0"]));
+    let gateway = watched(&a);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut watch = watch(&gateway, 0);
+    for version in 1..=20 {
+        a.offer.send_replace(Arc::new(ready(&[&format!("v{version}")])));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(watch.next().await, Change::List(ListKind::Tools));
+    assert_eq!(names_seen(&gateway, 0), ["a__v20"]);
+    assert_eq!(changes(&mut watch).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_looks_like_a_change_is_not_told() {
+    let a = scripted("a", ready(&["v0"]));
+    let gateway = watched(&a);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut watch = watch(&gateway, 0);
+    a.offer.send_replace(Arc::new(ready(&["v0"])));
+    assert_eq!(changes(&mut watch).await, 0, "read again, and the same");
+    a.offer.send_replace(Arc::new(ready(&["v1"])));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    a.offer.send_replace(Arc::new(ready(&["v0"])));
+    assert_eq!(changes(&mut watch).await, 0, "there and back before anybody was told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_misses_nothing_and_hears_it_once() {
+    let a = scripted("a", ready(&["v0"]));
+    let gateway = watched(&a);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut slow = watch(&gateway, 0);
+    let seen = slow.seen().clone();
+    for version in 1..=5 {
+        a.offer.send_replace(Arc::new(ready(&[&format!("v{version}")])));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(changes(&mut slow).await, 1);
+    let principal = Principal { client: 0, name: "x".into() };
+    let mut back = gateway.watch(&principal, &ListKind::ALL, Some(seen));
+    assert_eq!(changes(&mut back).await, 1, "who comes back hears what happened meanwhile");
+    let mut told = gateway.watch(&principal, &ListKind::ALL, Some(back.seen().clone()));
+    assert_eq!(changes(&mut told).await, 0, "once");
+    let mut deaf = gateway.watch(&principal, &[], None);
+    a.offer.send_replace(Arc::new(ready(&["v9"])));
+    assert_eq!(changes(&mut deaf).await, 0, "nothing that was not asked for");
 }

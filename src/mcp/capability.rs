@@ -1,7 +1,8 @@
 //! Capabilities of servers: what the gateway may promise.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::kind::ListKind;
 use super::object::Raw;
 
 /// What Waypost can route besides tools, which it always promises.
@@ -13,10 +14,13 @@ const ROUTABLE: [&str; 4] = ["completions", "logging", "prompts", "resources"];
 #[must_use]
 pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>) -> Raw {
     let mut merged = Map::new();
-    merged.insert("tools".to_owned(), Value::Object(Map::new()));
+    // Upstreams come and go, so the list may change even where none of them says that its own does.
+    merged.insert("tools".to_owned(), json!({"listChanged": true}));
     for capabilities in upstreams {
         for name in ROUTABLE.into_iter().filter(|name| has_capability(capabilities, name)) {
-            merged.insert(name.to_owned(), Value::Object(Map::new()));
+            let is_list = ListKind::ALL.iter().any(|kind| kind.capability() == name);
+            let promise = if is_list { json!({"listChanged": true}) } else { json!({}) };
+            merged.insert(name.to_owned(), promise);
         }
     }
     Raw::from_value(&Value::Object(merged))
@@ -44,8 +48,8 @@ mod tests {
         ];
         assert_eq!(
             merge_capabilities(upstreams.iter()).text(),
-            r#"{"prompts":{},"resources":{},"tools":{}}"#
+            r#"{"prompts":{"listChanged":true},"resources":{"listChanged":true},"tools":{"listChanged":true}}"#
         );
-        assert_eq!(merge_capabilities([].into_iter()).text(), r#"{"tools":{}}"#);
+        assert_eq!(merge_capabilities([].into_iter()).text(), r#"{"tools":{"listChanged":true}}"#);
     }
 }

@@ -61,6 +61,26 @@ impl ListKind {
         }
     }
 
+    /// The notification that says that the list has changed. Templates share that of the resources.
+    #[must_use]
+    pub fn changed(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
+            Self::Resources | Self::Templates => "notifications/resources/list_changed",
+        }
+    }
+
+    /// The member of a subscription's filter that asks for that notification.
+    #[must_use]
+    pub fn filter(self) -> &'static str {
+        match self {
+            Self::Tools => "toolsListChanged",
+            Self::Prompts => "promptsListChanged",
+            Self::Resources | Self::Templates => "resourcesListChanged",
+        }
+    }
+
     /// What one of them is called.
     #[must_use]
     pub fn noun(self) -> &'static str {

@@ -66,6 +66,7 @@ methods! {
     Ping "ping" Routing::Local;
     Discover "server/discover" Routing::Local;
     SetLevel "logging/setLevel" Routing::Local;
+    Listen "subscriptions/listen" Routing::Local;
     ToolsList "tools/list" Routing::List(ListKind::Tools);
     ToolsCall "tools/call" Routing::Name(ListKind::Tools);
     PromptsList "prompts/list" Routing::List(ListKind::Prompts);

@@ -85,6 +85,8 @@ metrics! {
         "Sessions of clients of the older revisions, now."
     SESSIONS_OPENED Kind::Counter, "waypost_sessions_opened_total" []
         "Sessions opened."
+    STREAMS_OPEN Kind::Gauge, "waypost_streams_open" ["kind"]
+        "Streams that stay open to tell clients of changes, now."
     REQUESTS_REFUSED Kind::Counter, "waypost_requests_refused_total" ["status"]
         "HTTP requests refused before they were calls: credentials, Host, Origin, shape, size, edge limit."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]
@@ -118,6 +120,10 @@ static LABELS: &[(&str, &str)] = &[
     ("status", "The HTTP status of the refusal."),
     ("hash", "16 hex digits over what the file and its variables said."),
     ("version", "The version of the program."),
+    (
+        "kind",
+        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`.",
+    ),
 ];
 
 /// What each value of `outcome` means.

@@ -46,6 +46,7 @@ pub struct Metrics {
     pub(super) entries_skipped: Family<IntCounter>,
     pub(super) sessions: Family<IntGauge>,
     pub(super) sessions_opened: Family<IntCounter>,
+    streams_open: Family<IntGauge>,
     pub(super) refused: Family<IntCounter>,
     config: Family<IntGauge>,
     build: Family<IntGauge>,
@@ -80,6 +81,7 @@ impl Default for Metrics {
             entries_skipped: Family::new(&list::ENTRIES_SKIPPED),
             sessions: Family::new(&list::SESSIONS),
             sessions_opened: Family::new(&list::SESSIONS_OPENED),
+            streams_open: Family::new(&list::STREAMS_OPEN),
             refused: Family::new(&list::REQUESTS_REFUSED),
             config: Family::new(&list::CONFIG_INFO),
             build: Family::new(&list::BUILD_INFO),
@@ -135,6 +137,9 @@ impl Metrics {
         self.parked.cell(&[]);
         self.sessions.cell(&[]);
         self.sessions_opened.cell(&[]);
+        for kind in StreamKind::ALL {
+            self.streams_open.cell(&[kind.as_str()]);
+        }
     }
 
     fn register_upstream(&self, upstream: &str) {
@@ -165,6 +170,15 @@ impl Metrics {
             gauge.inc();
         }
         InFlight(gauge)
+    }
+
+    /// Counts a stream as open until the guard is dropped.
+    pub fn open_stream(&self, kind: StreamKind) -> OpenStream {
+        let gauge = self.streams_open.cell(&[kind.as_str()]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        OpenStream(gauge)
     }
 
     /// Everything, as Prometheus text (`version=0.0.4`). Reads files under `/proc`: not for a thread that
@@ -200,6 +214,7 @@ impl Metrics {
             self.entries_skipped.collect(),
             self.sessions.collect(),
             self.sessions_opened.collect(),
+            self.streams_open.collect(),
             self.refused.collect(),
             self.config.collect(),
             self.build.collect(),
@@ -249,6 +264,42 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some(gauge) = &self.0 {
             gauge.dec();
+        }
+    }
+}
+
+/// A stream that is open, as long as this lives.
+#[derive(Debug)]
+#[must_use = "the stream counts as closed once this is dropped"]
+pub struct OpenStream(Option<IntGauge>);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
+    }
+}
+
+/// What a stream that stays open belongs to, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// A session of the older revisions.
+    Session,
+    /// A subscription.
+    Subscription,
+}
+
+impl StreamKind {
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::Session, Self::Subscription];
+
+    /// The label.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Subscription => "subscription",
         }
     }
 }
@@ -328,6 +379,17 @@ mod tests {
         assert!(metrics.render().contains("waypost_calls_in_flight{upstream=\"u\"} 2"));
         drop((one, other));
         assert!(metrics.render().contains("waypost_calls_in_flight{upstream=\"u\"} 0"));
+    }
+
+    #[test]
+    fn open_streams_are_there_at_zero_and_end_with_their_guard() {
+        let metrics = Metrics::for_test();
+        let one = metrics.open_stream(StreamKind::Session);
+        let text = metrics.render();
+        assert!(text.contains("waypost_streams_open{kind=\"session\"} 1"), "{text}");
+        assert!(text.contains("waypost_streams_open{kind=\"subscription\"} 0"), "{text}");
+        drop(one);
+        assert!(metrics.render().contains("waypost_streams_open{kind=\"session\"} 0"));
     }
 
     #[test]

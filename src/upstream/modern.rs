@@ -49,12 +49,13 @@ pub(super) fn headers(version: ProtocolVersion, method: &str, name: Option<&str>
 
 impl Modern {
     /// Takes over a connection whose server is known to be modern, and subscribes to the changes of its
-    /// tools, if it tells of them.
+    /// lists, if it tells of them.
     pub(super) fn new(wire: Arc<Wire>, hello: Hello, tasks: &TaskTracker) -> Self {
         wire.unsolicited.stop_answering();
         let ended = CancellationToken::new();
-        if subscription::is_offered(&hello) {
-            let kept = subscription::keep(Arc::clone(&wire), hello.clone());
+        let told = subscription::offered(&hello);
+        if !told.is_empty() {
+            let kept = subscription::keep(Arc::clone(&wire), hello.clone(), told);
             let (ended, closed) = (ended.clone(), Arc::clone(&wire));
             tasks.spawn(async move {
                 tokio::select! {

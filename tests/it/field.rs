@@ -8,6 +8,7 @@ mod calls;
 mod config;
 mod edge;
 mod errors;
+mod feed;
 mod metrics;
 mod names;
 mod pagination;

@@ -117,6 +117,7 @@ pub(crate) static LIMITS: Table = Table {
         &MESSAGE,
         &CONNECTIONS,
         &SESSIONS_MAX,
+        &STREAMS,
         &HEADER_TIMEOUT,
         &BODY_TIMEOUT,
         &LIST_ITEMS,
@@ -160,6 +161,13 @@ pub(crate) static SESSIONS_MAX: Key<Bounded<u64>> = Key {
     name: "sessions",
     about: "Legacy sessions at the same time.",
     form: Bounded { default: Some(10_000), min: 1, max: 10_000_000 },
+};
+
+pub(crate) static STREAMS: Key<Bounded<u64>> = Key {
+    name: "streams",
+    about: "Streams of one client (of one address, without a token) that stay open at the same time to be told of \
+            changes; one more gets 429.",
+    form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
 };
 
 pub(crate) static HEADER_TIMEOUT: Key<Bounded<Duration>> = Key {

@@ -122,16 +122,22 @@ async fn ses_04_a_client_that_never_sends_its_session_back_is_served() {
 }
 
 #[tokio::test]
-async fn str_04_get_is_405_for_now_and_never_200_with_json() {
+async fn str_04_get_is_a_stream_or_405_and_never_200_with_json() {
     let bench = bench().await;
     let session = bench.session("2025-11-25").await;
     let get = || Ask::new(Method::GET, "/mcp").bearer("a").header("accept", "text/event-stream");
-    for ask in [get(), get().header("mcp-session-id", &session)] {
-        let got = bench.send(ask).await;
-        assert_eq!(got.status, 405);
-        assert_eq!(got.headers["allow"], "POST, DELETE, OPTIONS");
+    let got = bench.send(get()).await;
+    assert_eq!(got.status, 405);
+    assert_eq!(got.headers["allow"], "POST, GET, DELETE, OPTIONS");
+    let with = |ask: Ask| ask.header("mcp-session-id", &session);
+    for accept in ["text/event-stream", "application/json, text/event-stream", "*/*", "text/*;q=0.1"] {
+        let response = bench.door.clone().enter(with(get().header("accept", accept)).build()).await;
+        assert_eq!(response.status(), 200, "{accept}");
+        assert_eq!(response.headers()["content-type"], "text/event-stream", "{accept}");
     }
-    assert_eq!(bench.send(get().header("accept", "application/json")).await.status, 406);
+    for ask in [get(), with(get())] {
+        assert_eq!(bench.send(ask.header("accept", "application/json")).await.status, 406);
+    }
     for verb in [Method::HEAD, Method::PUT, Method::PATCH] {
         assert_eq!(bench.send(get().verb(verb)).await.status, 405);
     }

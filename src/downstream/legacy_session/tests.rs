@@ -22,7 +22,7 @@ fn begin(table: &SessionTable, principal: &str) -> Arc<str> {
         client_info: Some(raw(r#"{"name":"c"}"#)),
         capabilities: Some(raw(r#"{"experimental":{"x":1e2}}"#)),
     };
-    table.begin(&principal.into(), ProtocolVersion::V2025_06_18, handshake).unwrap()
+    table.begin(&principal.into(), ProtocolVersion::V2025_06_18, handshake, Seen::default()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +109,8 @@ fn an_id_fits_into_a_header_whatever_the_client_says_of_itself() {
             r#"{{"experimental":{{"{long}":1}},"{long}":{{}},"extensions":{{}}}}"#
         ))),
     };
-    let id = table.begin(&"alice".into(), ProtocolVersion::NEWEST_LEGACY, handshake).unwrap();
+    let id =
+        table.begin(&"alice".into(), ProtocolVersion::NEWEST_LEGACY, handshake, Seen::default()).unwrap();
     assert!(id.len() < 4096, "{}", id.len());
     let session = table.find(&id, "alice").unwrap();
     assert_eq!(session.handshake.capabilities, Some(raw(r#"{"experimental":{},"extensions":{}}"#)));

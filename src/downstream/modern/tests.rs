@@ -95,7 +95,7 @@ async fn discovery_says_what_is_served() {
     let result = &got.json()["result"];
     assert_eq!(result["resultType"], "complete");
     assert_eq!(result["supportedVersions"], supported());
-    assert_eq!(result["capabilities"], json!({"tools": {}, "logging": {}}));
+    assert_eq!(result["capabilities"], json!({"tools": {"listChanged": true}, "logging": {}}));
     assert_eq!(result["instructions"], "Say \"please\".");
     assert_eq!(result["_meta"][key::SERVER_INFO]["name"], "waypost");
     assert!(result["ttlMs"].is_u64() && result["cacheScope"].is_string());

@@ -1,4 +1,4 @@
-//! The subscription to changes of a modern server's list of tools.
+//! The subscription to changes of a modern server's lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +20,24 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How long a subscription must have lived for the next wait to be a short one again.
 const SUSTAINED: Duration = Duration::from_secs(30);
 
-/// Whether a server says that it tells of changes of its tools.
-pub(super) fn is_offered(hello: &Hello) -> bool {
-    let tools = hello.capability("tools");
-    let says = tools.and_then(|tools| tools.object().raw(tools.bytes(), "listChanged"));
-    says.is_some_and(|says| says.bytes().as_ref() == b"true")
+/// The lists whose changes a server says that it tells.
+pub(super) fn offered(hello: &Hello) -> Vec<ListKind> {
+    let is_told = |kind: &ListKind| {
+        let has = hello.capability(kind.capability());
+        let says = has.and_then(|has| has.object().raw(has.bytes(), "listChanged"));
+        says.is_some_and(|says| says.bytes().as_ref() == b"true")
+    };
+    ListKind::ALL.into_iter().filter(is_told).collect()
 }
 
 /// Keeps the subscription for as long as the server has such a thing. What it brings goes where everything
 /// goes that belongs to no call.
-pub(super) async fn keep(wire: Arc<Wire>, hello: Hello) {
+pub(super) async fn keep(wire: Arc<Wire>, hello: Hello, kinds: Vec<ListKind>) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {
         let began = Instant::now();
-        if is_refused(&subscribe(&wire, &hello).await) {
-            tracing::debug!("an upstream offers changes of its tools, but no subscription to them");
+        if is_refused(&subscribe(&wire, &hello, &kinds).await) {
+            tracing::debug!("an upstream offers changes of its lists, but no subscription to them");
             return;
         }
         if began.elapsed() >= SUSTAINED {
@@ -42,15 +45,17 @@ pub(super) async fn keep(wire: Arc<Wire>, hello: Hello) {
         }
         sleep(backoff.next()).await;
         // What changed meanwhile was told to nobody.
-        wire.unsolicited.doubt(&[ListKind::Tools]);
+        wire.unsolicited.doubt(&kinds);
     }
 }
 
 /// Subscribes, and waits for the end of the subscription.
-async fn subscribe(wire: &Wire, hello: &Hello) -> Result<Reply, Failure> {
+async fn subscribe(wire: &Wire, hello: &Hello, kinds: &[ListKind]) -> Result<Reply, Failure> {
     const METHOD: &str = "subscriptions/listen";
     let id = wire.mint();
-    let filter = Raw::from_value(&serde_json::json!({"toolsListChanged": true}));
+    let filter: serde_json::Map<_, _> =
+        kinds.iter().map(|kind| (kind.filter().to_owned(), serde_json::Value::Bool(true))).collect();
+    let filter = Raw::from_value(&filter.into());
     let text = write_request(&Id::from(id), METHOD, &[("notifications", filter)], &own_meta(hello.version));
     let outgoing = Outgoing {
         id,

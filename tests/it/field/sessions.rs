@@ -16,7 +16,6 @@ fn expect_gone(client: &Client) {
     assert!(answer["error"]["message"].is_string(), "{answer}");
 }
 
-/// The GET stream of (a) belongs to another step; what it must not do is end the session.
 #[test]
 fn ses_01_a_dead_session_answers_404() {
     let up = Script::echo(Era::Legacy).stdio();

@@ -147,6 +147,52 @@ impl Open {
         }
     }
 
+    /// The next message; `None` at the end of the stream.
+    pub fn message(&mut self) -> Option<Value> {
+        let event = self.event()?;
+        Some(serde_json::from_str(&event.data).unwrap_or_else(|error| panic!("{error}: {}", event.data)))
+    }
+
+    /// Waits for the next comment.
+    pub fn wait_comment(&mut self) {
+        let seen = self.comments;
+        while self.comments == seen {
+            let piece = self.body.piece(&mut self.reader).expect("a stream that lives");
+            assert!(!piece.is_empty(), "the stream ended");
+            self.buffer.extend(piece);
+            let events = take_events(&mut self.buffer, &mut self.comments);
+            self.ready.extend(events);
+        }
+    }
+
+    /// Gives up waiting for messages after this time.
+    pub fn patience(&self, time: Duration) {
+        self.reader.get_ref().set_read_timeout(Some(time)).expect("an option");
+    }
+
+    /// Whether nothing but comments comes within this time.
+    pub fn is_silent(&mut self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while self.ready.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.patience(left.max(Duration::from_millis(1)));
+            match self.body.piece(&mut self.reader) {
+                Ok(piece) if piece.is_empty() => panic!("the stream ended"),
+                Ok(piece) => {
+                    self.buffer.extend(piece);
+                    let events = take_events(&mut self.buffer, &mut self.comments);
+                    self.ready.extend(events);
+                }
+                Err(_) => break,
+            }
+        }
+        self.patience(patience());
+        self.ready.is_empty()
+    }
+
     /// Closes the connection at once.
     pub fn hang_up(self) {
         drop(self.reader.get_ref().shutdown(std::net::Shutdown::Both));
@@ -338,6 +384,28 @@ impl Client {
     /// Prepares a request.
     pub fn request(&self, method: &str, params: &str) -> Request {
         self.message(&self.body(method, params))
+    }
+
+    /// Opens a stream on which it hears of changes, the way of its era, and reads up to where that is sure.
+    pub fn listening(&self) -> Open {
+        let filter =
+            json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
+        let request = match self.era {
+            Era::Legacy => self.bodyless("GET").header("Accept", "text/event-stream"),
+            Era::Modern => self.request("subscriptions/listen", &format!(r#"{{"notifications":{filter}}}"#)),
+        };
+        let mut open = request.open();
+        assert_eq!(open.status, 200, "{:?}", open.head);
+        assert_eq!(open.head.header("content-type"), Some("text/event-stream"));
+        match self.era {
+            Era::Legacy => open.wait_comment(),
+            Era::Modern => {
+                let ack = open.message().expect("an acknowledgement");
+                assert_eq!(ack["method"], "notifications/subscriptions/acknowledged");
+                assert_eq!(ack["params"]["notifications"], filter);
+            }
+        }
+        open
     }
 
     /// Prepares a call.

@@ -32,6 +32,8 @@ pub struct Script {
     pub is_strict: bool,
     /// Flags of the stdio child: `serial`, `stay`, `deaf`, `ignore-term`.
     pub flags: Vec<String>,
+    /// Whether it has a stream for what it says by itself: GET, or `subscriptions/listen`.
+    pub has_streams: bool,
     handlers: HashMap<String, Handler>,
     methods: HashMap<&'static str, Handler>,
     intercept: Option<Intercept>,
@@ -62,6 +64,7 @@ impl Script {
             has_sessions: true,
             is_strict: true,
             flags: Vec::new(),
+            has_streams: false,
             handlers: HashMap::new(),
             methods: HashMap::new(),
             intercept: None,
@@ -184,6 +187,14 @@ impl Script {
         Self { has_sessions: false, ..self }
     }
 
+    /// Tells of changes of its lists, and has a stream for that.
+    pub fn telling(self) -> Self {
+        let told =
+            ["tools", "prompts", "resources"].map(|list| format!(r#""{list}":{{"listChanged":true}}"#));
+        let capabilities = format!("{{{}}}", told.join(","));
+        Self { has_streams: true, capabilities, ..self }
+    }
+
     /// Breaches by the gateway are what this test provokes.
     pub fn lenient(self) -> Self {
         Self { is_strict: false, ..self }
@@ -230,11 +241,12 @@ impl Script {
                 r#"{{"supportedVersions":["2026-07-28"],"capabilities":{},"_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"scripted","version":"1"}}}},"ttlMs":3600000,"cacheScope":"public"}}"#,
                 self.capabilities
             )),
+            ("subscriptions/listen", Era::Modern) if self.has_streams => shared.subscribe(turn),
             ("ping", Era::Legacy) => turn.result("{}"),
             ("tools/list", _) => self.list(turn, "tools", &shared.tools()),
-            ("prompts/list", _) => self.list_more(turn, "prompts"),
-            ("resources/list", _) => self.list_more(turn, "resources"),
-            ("resources/templates/list", _) => self.list_more(turn, "resourceTemplates"),
+            ("prompts/list", _) => self.list_more(turn, "prompts", shared),
+            ("resources/list", _) => self.list_more(turn, "resources", shared),
+            ("resources/templates/list", _) => self.list_more(turn, "resourceTemplates", shared),
             (method, _) if self.methods.contains_key(method) => {
                 if let Some(handler) = self.methods.get(method) {
                     handler(turn);
@@ -270,6 +282,10 @@ impl Script {
                 false
             }
             "POST" => true,
+            "GET" if self.era == Era::Legacy && self.has_streams && (is_known || !self.has_sessions) => {
+                shared.open_stream(turn);
+                false
+            }
             "DELETE" if is_known => {
                 shared.sessions().remove(&session.unwrap_or_default());
                 turn.respond("200 OK", "", "");
@@ -297,8 +313,8 @@ impl Script {
         ));
     }
 
-    fn list_more(&self, turn: &Turn, key: &str) {
-        let entries = self.lists.get(&*turn.method()).cloned().unwrap_or_default();
+    fn list_more(&self, turn: &Turn, key: &str, shared: &Shared) {
+        let entries = shared.list(&turn.method());
         self.list(turn, key, &entries);
     }
 

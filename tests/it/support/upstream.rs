@@ -3,7 +3,7 @@
 //! Over stdio the child that the gateway starts is a relay (`child.py`) between its standard streams and a
 //! port of the test, so both transports are scripted in one place and in one language.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,6 +36,12 @@ pub struct Shared {
     processes: Mutex<Vec<Arc<Process>>>,
     streams: Mutex<Vec<TcpStream>>,
     peers: AtomicUsize,
+    /// The lists that were said to have changed, one after the other.
+    changes: Mutex<Vec<&'static str>>,
+    /// Entries of the other lists, by method.
+    lists: Mutex<HashMap<&'static str, Vec<String>>>,
+    /// Streams on which it tells that, now.
+    listened: AtomicUsize,
     is_down: AtomicBool,
     is_over: AtomicBool,
 }
@@ -48,6 +54,13 @@ pub struct Process {
     has_eof: AtomicBool,
     is_initialized: AtomicBool,
     open_ids: Mutex<HashSet<String>>,
+}
+
+/// What a server says whose tools have changed.
+pub const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+
+fn changed(list: &str, more: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"{more}}}"#)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -119,6 +132,39 @@ impl Shared {
         let session = format!("upstream-session-{}", self.peers.fetch_add(1, Ordering::Relaxed));
         self.sessions().insert(session.clone());
         session
+    }
+
+    /// Answers a GET: a stream that tells of changes until the gateway closes it.
+    pub fn open_stream(&self, turn: &Turn) {
+        turn.raw(b": open\n\n");
+        self.tell(turn, "");
+    }
+
+    /// Answers `subscriptions/listen`, and tells of changes until the gateway ends it.
+    pub fn subscribe(&self, turn: &Turn) {
+        let id = turn.id().unwrap_or("null");
+        let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+        turn.send(&format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta},"notifications":{{"toolsListChanged":true}}}}}}"#
+        ));
+        self.tell(turn, &format!(r#","params":{{{meta}}}"#));
+    }
+
+    /// The entries of one of the other lists.
+    pub fn list(&self, method: &str) -> Vec<String> {
+        locked(&self.lists).get(method).cloned().unwrap_or_default()
+    }
+
+    fn tell(&self, turn: &Turn, more: &str) {
+        let mut told = locked(&self.changes).len();
+        self.listened.fetch_add(1, Ordering::Relaxed);
+        while !self.is_over.load(Ordering::Relaxed) && !turn.is_abandoned() {
+            let news = locked(&self.changes)[told..].to_vec();
+            news.iter().for_each(|list| turn.send(&changed(list, more)));
+            told += news.len();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        self.listened.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn fault(&self, fault: String) {
@@ -221,6 +267,7 @@ impl Upstream {
         let flags = script.flags.clone();
         let shared = Arc::new(Shared {
             tools: Mutex::new(script.tools.clone()),
+            lists: Mutex::new(script.lists.clone()),
             script,
             log: Mutex::default(),
             faults: Mutex::default(),
@@ -228,6 +275,8 @@ impl Upstream {
             processes: Mutex::default(),
             streams: Mutex::default(),
             peers: AtomicUsize::new(0),
+            changes: Mutex::default(),
+            listened: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
@@ -308,6 +357,43 @@ impl Upstream {
     /// Replaces its tools; says nothing to anybody.
     pub fn set_tools(&self, entries: Vec<String>) {
         *locked(&self.shared.tools) = entries;
+    }
+
+    /// Replaces its tools and tells the gateway, the way its era and transport do.
+    pub fn change_tools(&self, entries: Vec<String>) {
+        self.set_tools(entries);
+        self.announce("tools");
+    }
+
+    /// Replaces another list, named by its method, and tells the gateway.
+    pub fn change_list(&self, method: &'static str, entries: Vec<String>) {
+        locked(&self.shared.lists).insert(method, entries);
+        self.announce(method.split('/').next().expect("a capability"));
+    }
+
+    fn announce(&self, list: &'static str) {
+        locked(&self.shared.changes).push(list);
+        if self.transport == Transport::Stdio && self.shared.script.era == Era::Legacy {
+            self.process().write_line(&changed(list, ""));
+        }
+    }
+
+    /// Waits until the gateway can hear it: until it listens where there is a stream for that.
+    pub fn wait_heard(&self) {
+        let is_line = self.transport == Transport::Stdio && self.shared.script.era == Era::Legacy;
+        eventually("the gateway listens", || (is_line || self.listened() > 0).then_some(()));
+    }
+
+    /// On how many streams the gateway listens now.
+    pub fn listened(&self) -> usize {
+        self.shared.listened.load(Ordering::Relaxed)
+    }
+
+    /// How many GETs it received.
+    pub fn gets(&self) -> usize {
+        let is_get =
+            |received: &&Received| received.head.as_ref().is_some_and(|head| head.start.starts_with("GET "));
+        self.received().iter().filter(is_get).count()
     }
 
     /// Forgets its sessions, as a restart would.

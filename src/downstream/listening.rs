@@ -1,0 +1,244 @@
+//! Streams that stay open, on which a client is told of changes: the stream of a legacy session, and the
+//! subscriptions of modern clients.
+//!
+//! A stream is the body of its response and nothing else: no task, no queue. It ends when its client closes
+//! it, its session ends or opens another one, or the gateway stops.
+//!
+//! Must not know: how a stream is asked for.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::endpoint::{Caller, Endpoint, quoted, server_info};
+use super::legacy_session::SessionUse;
+use super::reply::{Reply, object};
+use super::stream::{KEEP_ALIVE, event_stream};
+use crate::gateway::{Change, EdgeCaller, Watch};
+use crate::mcp::{Id, ListKind, key};
+use crate::telemetry::{Metrics, OpenStream, StreamKind};
+use crate::wire::sse;
+
+/// The streams that are open, counted by caller. As large as there are callers with open streams.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Mutex<HashMap<EdgeCaller, usize>>);
+
+/// The place of one open stream; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    all: Arc<Streams>,
+    caller: EdgeCaller,
+    _counted: OpenStream,
+}
+
+impl Streams {
+    /// Takes a place; `None` if the caller has as many as it may.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        caller: &EdgeCaller,
+        most: usize,
+        (metrics, kind): (&Metrics, StreamKind),
+    ) -> Option<Place> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(caller.clone()).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Place { all: Arc::clone(self), caller: caller.clone(), _counted: metrics.open_stream(kind) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = open.entry(self.caller.clone()) {
+            *count.get_mut() = count.get().saturating_sub(1);
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+/// A stream that stays open.
+pub(super) struct Listening {
+    watch: Watch,
+    voice: Voice,
+    /// What is sent at once.
+    opening: Option<Bytes>,
+    keep_alive: Duration,
+    quiet_until: Option<Instant>,
+    /// The gateway stops.
+    closing: CancellationToken,
+    is_over: bool,
+    _place: Place,
+}
+
+/// On whose behalf a stream speaks.
+enum Voice {
+    /// A session's, until the token says that it is no longer the session's stream.
+    Session(SessionUse, CancellationToken),
+    /// That of the subscription with this id.
+    Subscription(Id),
+}
+
+/// What comes next on a stream.
+enum Next {
+    Change(Change),
+    Silence,
+    /// The gateway stops.
+    Closing,
+    /// The session ended, or opened another stream.
+    Ended,
+}
+
+impl Listening {
+    /// The stream of a session, in the place of one that it may have open. It begins with what changed since
+    /// the session was told last.
+    pub(super) fn session(endpoint: &Endpoint, caller: &Caller, session: &SessionUse, place: Place) -> Self {
+        let kept = session.open_stream();
+        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen());
+        Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), KEEP_ALIVE), place)
+    }
+
+    /// A subscription to changes of `kinds`. It begins with the acknowledgement.
+    pub(super) fn subscription(
+        endpoint: &Endpoint,
+        caller: &Caller,
+        (id, kinds): (Id, &[ListKind]),
+        place: Place,
+    ) -> Self {
+        let watch = endpoint.gateway.watch(&caller.principal, kinds, None);
+        let opening = sse::write_event(None, None, &acknowledgement(&id, kinds));
+        Self::new(endpoint, watch, (Voice::Subscription(id), opening), place)
+    }
+
+    fn new(endpoint: &Endpoint, watch: Watch, (voice, opening): (Voice, Bytes), place: Place) -> Self {
+        Self {
+            watch,
+            voice,
+            opening: Some(opening),
+            keep_alive: endpoint.gateway.config().sessions.keep_alive,
+            quiet_until: None,
+            closing: endpoint.closing.clone(),
+            is_over: false,
+            _place: place,
+        }
+    }
+
+    /// The stream as a response.
+    pub(super) fn into_response(self) -> Response {
+        let frames = stream::unfold(self, |mut listening| async move {
+            let frame = listening.frame().await?;
+            Some((Ok::<_, Infallible>(frame), listening))
+        });
+        event_stream(Body::from_stream(frames))
+    }
+
+    /// The next piece of the stream; `None` at its end. Cancel safe.
+    async fn frame(&mut self) -> Option<Bytes> {
+        if self.is_over {
+            return None;
+        }
+        let frame = match self.opening.take() {
+            Some(opening) => opening,
+            None => match self.next().await {
+                Next::Silence => KEEP_ALIVE,
+                Next::Change(change) => self.tell(change),
+                Next::Ended => return None,
+                Next::Closing => {
+                    self.is_over = true;
+                    sse::write_event(None, None, &self.farewell()?)
+                }
+            },
+        };
+        self.quiet_until = Instant::now().checked_add(self.keep_alive);
+        Some(frame)
+    }
+
+    async fn next(&mut self) -> Next {
+        let ended = match &self.voice {
+            Voice::Session(_, kept) => Some(kept),
+            Voice::Subscription(_) => None,
+        };
+        tokio::select! {
+            biased;
+            () = self.closing.cancelled() => Next::Closing,
+            () = cancelled(ended) => Next::Ended,
+            change = self.watch.next() => Next::Change(change),
+            () = until(self.quiet_until) => Next::Silence,
+        }
+    }
+
+    fn tell(&self, change: Change) -> Bytes {
+        let Change::List(kind) = change;
+        let params = match &self.voice {
+            Voice::Session(session, _) => {
+                session.set_seen(self.watch.seen().clone());
+                None
+            }
+            Voice::Subscription(id) => Some(object(&[("_meta", Some(tag(id, None)))])),
+        };
+        sse::write_event(None, None, &notification(kind.changed(), params))
+    }
+
+    /// What is said when the gateway stops: a subscription ends with its result.
+    fn farewell(&self) -> Option<Bytes> {
+        match &self.voice {
+            Voice::Session(..) => None,
+            Voice::Subscription(id) => {
+                let meta = tag(id, Some(server_info()));
+                let members = [("resultType", Some(quoted("complete"))), ("_meta", Some(meta))];
+                Some(Reply::result(id, object(&members)).body)
+            }
+        }
+    }
+}
+
+async fn cancelled(token: Option<&CancellationToken>) {
+    match token {
+        Some(token) => token.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn notification(method: &str, params: Option<Bytes>) -> Bytes {
+    object(&[
+        ("jsonrpc", Some(Bytes::from_static(b"\"2.0\""))),
+        ("method", Some(quoted(method))),
+        ("params", params),
+    ])
+}
+
+/// The `_meta` that says which subscription a message belongs to, in the id's own digits.
+fn tag(id: &Id, server_info: Option<Bytes>) -> Bytes {
+    object(&[(key::SUBSCRIPTION_ID, Some(id.bytes().clone())), (key::SERVER_INFO, server_info)])
+}
+
+fn acknowledgement(id: &Id, kinds: &[ListKind]) -> Bytes {
+    let mut honoured: Vec<_> =
+        kinds.iter().map(|kind| (kind.filter(), Some(Bytes::from_static(b"true")))).collect();
+    honoured.dedup();
+    let params = object(&[("_meta", Some(tag(id, None))), ("notifications", Some(object(&honoured)))]);
+    notification("notifications/subscriptions/acknowledged", Some(params))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! The feed of changes: who listens is told once a list, as this client sees it, is another one.
+//!
+//! There is no queue. A listener remembers what it was told last and compares that with what is served, so one
+//! that does not read costs nothing, loses nothing, and hears of many changes once. What is announced is served
+//! already.
+//!
+//! Must not know: who listens, and how it is told.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::Gateway;
+use crate::exchange::Principal;
+use crate::mcp::ListKind;
+
+/// Something that a client may want to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A list is another one.
+    List(ListKind),
+}
+
+/// Wakes those who listen, some time after something was swapped.
+#[derive(Debug, Default)]
+pub(super) struct Feed(watch::Sender<()>);
+
+impl Feed {
+    /// Has everybody look.
+    pub(super) fn beat(&self) {
+        self.0.send_replace(());
+    }
+}
+
+/// What one client was told of its lists: one short digest for each kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen(Vec<(ListKind, Box<str>)>);
+
+impl Seen {
+    fn of(&self, kind: ListKind) -> Option<&str> {
+        self.0.iter().find(|(seen, _)| *seen == kind).map(|(_, digest)| &**digest)
+    }
+
+    fn note(&mut self, kind: ListKind, digest: Box<str>) {
+        match self.0.iter_mut().find(|(seen, _)| *seen == kind) {
+            Some((_, there)) => *there = digest,
+            None => self.0.push((kind, digest)),
+        }
+    }
+}
+
+/// Watches the lists of one client.
+pub struct Watch {
+    gateway: Arc<Gateway>,
+    client: usize,
+    kinds: Vec<ListKind>,
+    seen: Seen,
+    beats: watch::Receiver<()>,
+    /// Whether there was a beat since all lists were last compared.
+    is_due: bool,
+}
+
+impl Gateway {
+    /// Watches the lists of `kinds` as `principal` sees them, from what it was told already, or, where that
+    /// is not known, from now on.
+    #[must_use]
+    pub fn watch(self: &Arc<Self>, principal: &Principal, kinds: &[ListKind], seen: Option<Seen>) -> Watch {
+        let mut all = self.seen(principal);
+        for (kind, digest) in seen.into_iter().flat_map(|seen| seen.0) {
+            all.note(kind, digest);
+        }
+        Watch {
+            client: principal.client,
+            kinds: kinds.to_vec(),
+            seen: all,
+            beats: self.feed.0.subscribe(),
+            is_due: true,
+            gateway: Arc::clone(self),
+        }
+    }
+
+    /// The lists of `principal` as they are now.
+    #[must_use]
+    pub fn seen(&self, principal: &Principal) -> Seen {
+        let mut seen = Seen::default();
+        for kind in ListKind::ALL {
+            if let Some(digest) = self.digest(kind, principal.client) {
+                seen.note(kind, digest);
+            }
+        }
+        seen
+    }
+
+    fn digest(&self, kind: ListKind, client: usize) -> Option<Box<str>> {
+        let current = self.current.load();
+        current.snapshot.view(kind, client).map(|view| view.digest().into())
+    }
+}
+
+impl Watch {
+    /// Waits for the next change; for ever once the gateway is gone. Changes of one list that come close
+    /// together, or while nobody asks, are one; a list that is again what it was has not changed.
+    ///
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Change {
+        loop {
+            if self.is_due {
+                if let Some(change) = self.take() {
+                    return change;
+                }
+                self.is_due = false;
+            }
+            if self.beats.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            self.is_due = true;
+        }
+    }
+
+    /// What the client has been told, as of the last change given out.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// A change that was not given out yet. Lists that share a notification change as one.
+    fn take(&mut self) -> Option<Change> {
+        let mut found = None;
+        for kind in &self.kinds {
+            let Some(digest) = self.gateway.digest(*kind, self.client) else { continue };
+            if self.seen.of(*kind) == Some(&*digest) {
+                continue;
+            }
+            let told = *found.get_or_insert(*kind);
+            if kind.changed() == told.changed() {
+                self.seen.note(*kind, digest);
+            }
+        }
+        found.map(Change::List)
+    }
+}
