@@ -67,6 +67,19 @@ fn bad_files_say_what_is_wrong_with_them() {
 }
 
 #[test]
+fn files_that_most_likely_mean_something_else_are_warned_of() {
+    for path in files("tests/data/config/warned") {
+        let loaded = load(&path, &env).unwrap_or_else(|problems| panic!("{problems}"));
+        let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+        assert!(warnings.iter().all(|warning| warning.starts_with("warning: ")), "{warnings:?}");
+        assert!(!warnings.is_empty(), "{}", path.display());
+        assert_kept(&path.with_extension("txt"), &warnings.join("\n"));
+        let shown = format!("{warnings:?}{}", loaded.effective.to_yaml());
+        assert!(!shown.contains("hunter2"), "{}: {shown}", path.display());
+    }
+}
+
+#[test]
 fn no_finding_shows_a_secret() {
     for path in files("tests/data/config/bad") {
         if let Err(problems) = load(&path, &env) {
@@ -197,6 +210,46 @@ fn a_pasted_block_of_another_program_works() {
     );
     assert_eq!(http(&loaded, "github").url.as_str(), "https://api.githubcopilot.com/mcp/");
     assert_eq!(loaded.config.upstreams.len(), 2);
+}
+
+#[test]
+fn blocks_of_editors_work() {
+    let loaded = load(Path::new("tests/data/config/warned/vs_code.json"), &env).unwrap();
+    assert_eq!(http(&loaded, "github").headers[0].1.expose_secret(), "Bearer hunter2-hunter2-hunter2");
+    assert_eq!(stdio(&loaded, "memory").env[0].1.expose_secret(), "one/memory");
+    let loaded = load(Path::new("tests/data/config/warned/cline.json"), &env).unwrap();
+    assert!(upstream(&loaded, "files").tools.admits("anything"));
+    let servers = good("servers: {a: {command: x}}\n");
+    let upstreams = good("upstreams: {a: {command: x}}\n");
+    assert_eq!(servers.config.upstreams[0].name, upstreams.config.upstreams[0].name);
+}
+
+#[test]
+fn a_header_may_be_empty_where_that_is_said() {
+    for value in ["${EMPTY:-}", "${UNSET:-}", ""] {
+        let loaded = good(&format!("upstreams: {{a: {{url: 'http://x/', headers: {{X: '{value}'}}}}}}\n"));
+        assert_eq!(http(&loaded, "a").headers[0].1.expose_secret(), "", "{value}");
+        for name in ["Authorization", "authorization"] {
+            let text = format!("upstreams: {{a: {{url: 'http://x/', headers: {{{name}: '{value}'}}}}}}\n");
+            assert!(bad(&text).contains("holds no credential"), "{text}");
+        }
+    }
+    let problems = bad("upstreams: {a: {url: 'http://x/', headers: {X: '${EMPTY}'}}}\n");
+    assert!(problems.contains("write `${EMPTY:-}` if empty is meant"), "{problems}");
+    let problems = bad("upstreams: {a: {url: 'http://x/', headers: {Authorization: '${EMPTY}'}}}\n");
+    assert!(!problems.contains(":-}"), "{problems}");
+}
+
+#[test]
+fn a_program_whose_path_has_blanks_is_no_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("my server");
+    std::fs::write(&program, "").unwrap();
+    for command in [program.display().to_string(), "./my server".to_owned()] {
+        let cwd = folder.path().display();
+        let loaded = good(&format!("upstreams: {{a: {{command: '{command}', cwd: '{cwd}'}}}}\n"));
+        assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    }
 }
 
 #[test]

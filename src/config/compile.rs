@@ -4,6 +4,7 @@
 
 mod access;
 mod client;
+mod command;
 mod listen;
 mod secret;
 mod transport;

@@ -10,6 +10,8 @@ pub(crate) struct Expanded {
     pub(crate) is_changed: bool,
     /// Variables that are set and empty, and have no default.
     pub(crate) empty: Vec<String>,
+    /// The first name that stands behind a `$` without braces, as a shell takes it.
+    pub(crate) bare: Option<String>,
 }
 
 /// Why a value cannot be filled in.
@@ -21,6 +23,8 @@ pub(crate) enum ExpandError {
     Unclosed,
     /// What stands between the braces is no name of a variable.
     BadName(String),
+    /// Something that only an editor can fill in, like `${input:token}`: its kind and, if it has one, its name.
+    Editor(&'static str, String),
     /// A default that holds another variable.
     Nested(String),
 }
@@ -45,6 +49,9 @@ pub(crate) fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result
             fill(inside, env, &mut out).unwrap_or_else(|error| errors.push(error));
             rest = tail;
         } else {
+            if out.bare.is_none() && !before.ends_with(|c: char| c.is_alphanumeric()) {
+                out.bare = bare_name(after);
+            }
             out.text.push('$');
             rest = after;
         }
@@ -53,7 +60,32 @@ pub(crate) fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result
     if errors.is_empty() { Ok(out) } else { Err(errors) }
 }
 
+/// The name that a shell would fill in here. Only capitals: passwords and digests have dollars, too.
+fn bare_name(after: &str) -> Option<String> {
+    let end = after.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(after.len());
+    let name = after.get(..end).filter(|name| is_name(name) && name.len() > 1)?;
+    (!name.bytes().any(|byte| byte.is_ascii_lowercase())).then(|| name.to_owned())
+}
+
+/// What stands before a colon where editors fill something in.
+const EDITOR_KINDS: [&str; 4] = ["input", "command", "config", "workspaceFolder"];
+
+/// Whether this is for an editor to fill in, and what.
+fn editor_reference(inside: &str) -> Option<ExpandError> {
+    let (kind, name) = inside.split_once(':')?;
+    let kind = EDITOR_KINDS.into_iter().find(|known| *known == kind)?;
+    let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "_-. ".contains(c));
+    // `${input:-x}` is the variable `input` and its default.
+    (!name.starts_with('-'))
+        .then(|| ExpandError::Editor(kind, if is_plain(name) { name.to_owned() } else { String::new() }))
+}
+
 fn fill(inside: &str, env: &dyn Fn(&str) -> Option<String>, out: &mut Expanded) -> Result<(), ExpandError> {
+    if let Some(error) = editor_reference(inside) {
+        return Err(error);
+    }
+    // As editors write it. `${env:-x}` is the variable `env` and its default.
+    let inside = inside.strip_prefix("env:").filter(|name| !name.starts_with('-')).unwrap_or(inside);
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
@@ -118,6 +150,10 @@ mod tests {
             ("$", "$"),
             ("$A", "$A"),
             ("€$é", "€$é"),
+            ("${env:A}", "one"),
+            ("${env:C:-dflt}", "dflt"),
+            ("${env:-dflt}", "dflt"),
+            ("${input:-dflt}", "dflt"),
         ] {
             assert_eq!(text(given), wanted, "{given}");
         }
@@ -141,7 +177,39 @@ mod tests {
         assert_eq!(expand("${}", &env).unwrap_err(), [ExpandError::BadName(String::new())]);
         assert_eq!(expand("${1A}", &env).unwrap_err(), [ExpandError::BadName("1A".into())]);
         assert_eq!(expand("${A-b}", &env).unwrap_err(), [ExpandError::BadName("A".into())]);
+        assert_eq!(expand("${env:A-b}", &env).unwrap_err(), [ExpandError::BadName("A".into())]);
         assert_eq!(expand("${C:-${A}}", &env).unwrap_err(), [ExpandError::Nested("C".into())]);
+    }
+
+    #[test]
+    fn what_only_an_editor_knows_is_told_apart() {
+        for (text, kind, name) in [
+            ("${input:gh-token}", "input", "gh-token"),
+            ("${command:pick.a}", "command", "pick.a"),
+            ("${workspaceFolder:a b}", "workspaceFolder", "a b"),
+            ("${input:$x/}", "input", ""),
+        ] {
+            assert_eq!(expand(text, &env).unwrap_err(), [ExpandError::Editor(kind, name.into())], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_without_braces_is_noticed() {
+        for (text, wanted) in [
+            ("$PATH:/x", Some("PATH")),
+            ("Bearer $GH_TOKEN", Some("GH_TOKEN")),
+            ("--token=$T1", Some("T1")),
+            ("a$B ${A} $HOME/$USER", Some("HOME")),
+            ("$$HOME", None),
+            ("pa$WORD", None),
+            ("$word", None),
+            ("$Word", None),
+            ("$2B$12", None),
+            ("$A", None),
+            ("$", None),
+        ] {
+            assert_eq!(expand(text, &env).unwrap().bare.as_deref(), wanted, "{text}");
+        }
     }
 
     proptest! {

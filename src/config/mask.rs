@@ -5,7 +5,7 @@
 
 use super::nearest::nearest_key;
 use super::problem::SECRET;
-use super::reference::{Shape, TOP, Table};
+use super::reference::{Shape, TOP, Table, UPSTREAM};
 use super::tree::{Name, Node, Value};
 
 /// Keys whose values are secrets, whatever mapping they stand in.
@@ -14,6 +14,9 @@ const SECRET_KEYS: [&str; 5] = ["tokens", "token", "headers", "env", "key"];
 /// Words that make an argument or a parameter a secret.
 const SECRET_WORDS: [&str; 8] =
     ["token", "secret", "password", "passwd", "key", "auth", "credential", "bearer"];
+
+/// What tokens of well-known services begin with.
+const TOKEN_STARTS: [&str; 8] = ["ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-"];
 
 /// The bytes of the text that must not be shown.
 pub(crate) fn secrets(entries: &[(Name, Node)]) -> Vec<(usize, usize)> {
@@ -35,14 +38,29 @@ fn within(entries: &[(Name, Node)], table: Option<&'static Table>, masks: &mut V
         match shape {
             Shape::Secret => all(node, masks),
             _ if sounds_secret && !is_known => all(node, masks),
+            // Whoever misspells `env` or `headers` beyond recognition has secrets there all the same.
+            _ if meant.is_none() && table.is_some_and(|table| std::ptr::eq(table, &UPSTREAM)) => {
+                all(node, masks);
+            }
             Shape::Names(table) => match &node.value {
                 Value::Map(entries) => entries.iter().for_each(|(_, node)| below(node, Some(table), masks)),
                 Value::Null | Value::Scalar(_) | Value::List(_) => below(node, None, masks),
             },
             Shape::Mapping(table) => below(node, Some(table), masks),
+            Shape::Plain if name.text == "command" => command_line(node, masks),
             Shape::Plain => below(node, None, masks),
         }
     }
+}
+
+/// A command that holds its arguments, too, which is wrong and still shown.
+fn command_line(node: &Node, masks: &mut Vec<(usize, usize)>) {
+    if let Value::Scalar(scalar) = &node.value
+        && line(&scalar.text) != scalar.text
+    {
+        masks.push((node.span.start, node.span.end));
+    }
+    below(node, None, masks);
 }
 
 /// Looks into a value that is no secret by its key.
@@ -123,7 +141,11 @@ pub(crate) fn args<'t>(args: impl Iterator<Item = &'t str>) -> impl Iterator<Ite
         if is_this_secret && !arg.starts_with('-') {
             return if is_reference(arg) { arg.to_owned() } else { SECRET.to_owned() };
         }
-        match arg.find(['=', ':']).and_then(|at| arg.split_at_checked(at + 1)) {
+        let splits = || arg.match_indices(['=', ':']).filter_map(|(at, _)| arg.split_at_checked(at + 1));
+        // `--header=X-Api-Key: …` has the telling word behind the first of them.
+        let split = splits().find(|(name, _)| is_secret_word(name)).or_else(|| splits().next());
+        match split {
+            _ if TOKEN_STARTS.iter().any(|start| arg.starts_with(start)) => SECRET.to_owned(),
             Some((name, value)) if is_secret_word(name) && !is_reference(value.trim_start()) => {
                 format!("{name}{SECRET}")
             }
@@ -134,6 +156,11 @@ pub(crate) fn args<'t>(args: impl Iterator<Item = &'t str>) -> impl Iterator<Ite
             }
         }
     })
+}
+
+/// A whole command line as it may be shown.
+pub(crate) fn line(text: &str) -> String {
+    args(text.split(' ')).collect::<Vec<_>>().join(" ")
 }
 
 /// A URL as it may be shown: without the values of its query and without credentials. Any other text as it is.
@@ -237,6 +264,13 @@ mod tests {
             (
                 "upstreams: {a: {headers: {A: '${B}', C: 'Bearer ${D}', E: '${F:-g}', H: 'x${I}'}}}",
                 vec!["'${F:-g}'", "'x${I}'"],
+            ),
+            ("upstreams: {a: {command: npx -y x --token abc}}", vec!["npx -y x --token abc"]),
+            ("upstreams: {a: {command: npx -y x}}", vec![]),
+            ("upstreams: {a: {enviroment: {A: b}, vars: {C: d}}}", vec!["b", "d"]),
+            (
+                "upstreams: {a: {args: ['--header=X-Api-Key: abc', ghp_abc, 'X: ${Y}', -y]}}",
+                vec!["'--header=X-Api-Key: abc'", "ghp_abc"],
             ),
             ("sessions: {key: abc}", vec!["abc"]),
             ("tokens: [abc]", vec!["abc"]),

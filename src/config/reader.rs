@@ -31,6 +31,17 @@ pub(crate) struct Text {
     pub(crate) kind: ScalarKind,
     /// Variables in it that are set and empty.
     pub(crate) empty: Vec<String>,
+    /// The first name in it behind a `$` without braces.
+    pub(crate) bare: Option<String>,
+}
+
+/// What is to be done where a secret text must not come out empty because a variable is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Emptiness {
+    /// It may be written that empty is meant.
+    Optional,
+    /// It is never right.
+    Never,
 }
 
 /// More are not kept: nobody reads them.
@@ -61,6 +72,7 @@ impl Reader<'_> {
                 is_expanded: expanded.is_changed,
                 kind: scalar.kind,
                 empty: expanded.empty,
+                bare: expanded.bare,
             }),
             Err(errors) => {
                 for error in errors {
@@ -72,15 +84,32 @@ impl Reader<'_> {
     }
 
     /// As [`Self::text`], for what must not come out empty because a variable is.
-    pub(crate) fn secret_text(&self, node: &Node, what: &str) -> Option<Text> {
+    pub(crate) fn secret_text(&self, node: &Node, what: &str, emptiness: Emptiness) -> Option<Text> {
         let text = self.text(node, what)?;
         for name in &text.empty {
             let finding = Finding::error(format!("the variable `{name}`, in {what}, is set but empty"));
-            self.report(
-                finding.at(text.span).help(format!("set it, or write `${{{name}:-}}` if empty is meant")),
-            );
+            self.report(finding.at(text.span).help(match emptiness {
+                Emptiness::Optional => format!("set it, or write `${{{name}:-}}` if empty is meant"),
+                Emptiness::Never => "set it: empty is no credential".to_owned(),
+            }));
         }
+        // The rest may be a secret, so a name is only repeated where it is known for one.
+        let name = text.bare.as_deref().filter(|name| (self.env)(name).is_some());
+        self.warn_of_bare(&text, what, text.bare.as_ref().map(|_| name.unwrap_or("NAME")));
         text.empty.is_empty().then_some(text)
+    }
+
+    /// Warns of a `$NAME` that is left as it is. `what` names the value.
+    pub(crate) fn check_bare(&self, text: &Text, what: &str) {
+        self.warn_of_bare(text, what, text.bare.as_deref());
+    }
+
+    fn warn_of_bare(&self, text: &Text, what: &str, name: Option<&str>) {
+        let Some(name) = name else { return };
+        let finding = Finding::warning(format!("`${name}`, in {what}, is not a variable here"));
+        self.report(
+            finding.at(text.span).help(format!("write `${{{name}}}`, or `$${name}` if that text is meant")),
+        );
     }
 
     pub(crate) fn report_kind(&self, node: &Node, what: &str, wanted: &str) {
@@ -124,6 +153,8 @@ impl Reader<'_> {
 
 fn expand_finding(error: &ExpandError, what: &str) -> Finding {
     match error {
+        ExpandError::Unset(name) if EDITOR_NAMES.contains(&name.as_str()) => editor_finding(name, "", what),
+        ExpandError::Editor(kind, name) => editor_finding(kind, name, what),
         ExpandError::Unset(name) => Finding::error(format!("the variable `{name}`, in {what}, is not set"))
             .help(format!("set it, or give a default: `${{{name}:-…}}`; `$$` is a dollar")),
         ExpandError::Unclosed => Finding::error(format!("{what} has `${{` without `}}`"))
@@ -137,4 +168,35 @@ fn expand_finding(error: &ExpandError, what: &str) -> Finding {
                 .help("a default is plain text")
         }
     }
+}
+
+/// Variables that editors have without anybody setting them.
+const EDITOR_NAMES: [&str; 6] =
+    ["workspaceFolder", "workspaceFolderBasename", "workspaceRoot", "userHome", "pathSeparator", "cwd"];
+
+fn editor_finding(kind: &str, name: &str, what: &str) -> Finding {
+    let shown = if name.is_empty() { kind.to_owned() } else { format!("{kind}:{name}") };
+    let finding = Finding::error(format!("{what} has `${{{shown}}}`, which only an editor knows"));
+    match kind {
+        "input" => {
+            let variable = variable_name(name);
+            finding.help(format!(
+                "nobody is asked here: write `${{{variable}}}`, and set the variable `{variable}`"
+            ))
+        }
+        "userHome" => finding.help("write `${HOME}`"),
+        "pathSeparator" => finding.help("write `/`"),
+        "command" | "config" => finding.help("write the value itself, or `${NAME}` and set that variable"),
+        _ => finding.help("there is no workspace here: write the path of the folder itself"),
+    }
+}
+
+/// A variable for what an editor asks for: `gh-token` is `GH_TOKEN`.
+pub(crate) fn variable_name(id: &str) -> String {
+    let name: String = id
+        .chars()
+        .take(64)
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+        .collect();
+    if expand::is_name(&name) { name } else { "NAME".to_owned() }
 }

@@ -6,6 +6,7 @@
 //! Must not know: how values are read, what becomes of them.
 
 mod client;
+mod foreign;
 mod gateway;
 mod markdown;
 mod upstream;
@@ -13,6 +14,7 @@ mod upstream;
 use std::fmt::Debug;
 
 pub(crate) use client::*;
+pub(crate) use foreign::*;
 pub(crate) use gateway::*;
 pub(crate) use upstream::*;
 
@@ -33,6 +35,8 @@ pub(crate) struct Table {
     pub(crate) keys: &'static [&'static dyn Describe],
     /// Keys that are known and not supported yet: to be refused by name.
     pub(crate) later: &'static [&'static str],
+    /// Keys of other programs' files.
+    pub(crate) foreign: &'static [Foreign],
     /// What people write, or other programs call it, and what it is called here.
     pub(crate) aliases: &'static [(&'static str, &'static str)],
     /// A whole file that shows it.

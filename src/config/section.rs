@@ -8,8 +8,8 @@
 use super::effective::{self, Block, Origin};
 use super::nearest::{nearest, nearest_key};
 use super::problem::SECRET;
-use super::reader::{Reader, Text};
-use super::reference::{Bounded, Choice, Flag, Free, Key, Nested, Table};
+use super::reader::{Emptiness, Reader, Text, variable_name};
+use super::reference::{Bounded, Choice, Fate, Flag, Foreign, Free, Key, Nested, OTHER_SPELLINGS, Table};
 use super::source::Finding;
 use super::tree::{Name, Node, ScalarKind, Span, Value};
 use super::units::Unit;
@@ -36,9 +36,14 @@ impl<'a> Section<'a> {
         at: Span,
     ) -> Self {
         let section = Self { reader, table, entries, fallback: &[], at, out: Block::default() };
-        for (name, _) in entries {
-            if !table.keys.iter().any(|key| key.name() == name.text) && name.text != "mcpServers" {
-                section.report_unknown(name);
+        for (name, node) in entries {
+            let is_known = table.keys.iter().any(|key| key.name() == name.text);
+            let is_spelling = table.path.is_empty() && OTHER_SPELLINGS.contains(&name.text.as_str());
+            let foreign = table.foreign.iter().find(|foreign| foreign.name == name.text);
+            match foreign {
+                _ if is_known || is_spelling => {}
+                Some(foreign) => section.report_foreign(foreign, name, node),
+                None => section.report_unknown(name),
             }
         }
         section
@@ -47,6 +52,30 @@ impl<'a> Section<'a> {
     /// With entries that hold where it has none of its own; they must have been read by themselves.
     pub(crate) fn with_fallback(self, fallback: &'a [(Name, Node)]) -> Self {
         Self { fallback, ..self }
+    }
+
+    fn report_foreign(&self, foreign: &Foreign, name: &Name, node: &Node) {
+        let key = &name.text;
+        let is_empty = matches!(&node.value, Value::List(items) if items.is_empty());
+        let is_ignored = match foreign.fate {
+            Fate::Ignored => true,
+            Fate::Refused => false,
+            Fate::RefusedUnlessEmpty => is_empty,
+        };
+        let finding = if is_ignored {
+            Finding::warning(format!("`{key}` means nothing here, and is ignored"))
+        } else {
+            Finding::error(format!("`{key}` is a key of other programs"))
+        };
+        let finding = finding.at(name.span);
+        if is_ignored && foreign.fate == Fate::RefusedUnlessEmpty {
+            self.reader.report(finding.help("it is empty: take it out"));
+            return;
+        }
+        let finding = finding.help(foreign.advice);
+        self.reader.report(asked_ids(node).fold(finding, |finding, id| {
+            finding.help(format!("in place of `${{input:{id}}}` write `${{{}}}`", variable_name(id)))
+        }));
     }
 
     fn report_unknown(&self, name: &Name) {
@@ -115,7 +144,9 @@ impl<'a> Section<'a> {
         let Some(value) = T::parse(text.value.trim()) else {
             let written = &text.written;
             let finding = Finding::error(format!("`{written}` is not {}", with_article(T::NOUN)));
-            self.report(finding.at(node.span).help(format!("{what} is written like {}", T::FORMS)));
+            let form = format!("{what} is written like {}", T::FORMS);
+            let help = T::guess(text.value.trim()).filter(|_| !text.is_expanded).unwrap_or(form);
+            self.report(finding.at(node.span).help(help));
             return None;
         };
         let Bounded { min, max, .. } = &key.form;
@@ -249,7 +280,10 @@ impl<'a> Section<'a> {
         let mut texts = Vec::new();
         for (name, value) in entries {
             block.put(&name.text, SECRET.to_owned(), Origin::Line(name.span.line));
-            if let Some(text) = self.reader.secret_text(value, &format!("`{}.{}`", key.name, name.text)) {
+            let what = format!("`{}.{}`", key.name, name.text);
+            let is_credential = name.text.eq_ignore_ascii_case("authorization");
+            let emptiness = if is_credential { Emptiness::Never } else { Emptiness::Optional };
+            if let Some(text) = self.reader.secret_text(value, &what, emptiness) {
                 texts.push((name, text));
             }
         }
@@ -302,6 +336,27 @@ impl<'a> Section<'a> {
         self.find(key).is_some()
     }
 }
+
+/// What a list of questions of an editor calls its answers.
+fn asked_ids(node: &Node) -> impl Iterator<Item = &str> {
+    let items = match &node.value {
+        Value::List(items) => items.as_slice(),
+        Value::Null | Value::Scalar(_) | Value::Map(_) => &[],
+    };
+    items.iter().filter_map(asked_id).take(MAX_ASKED)
+}
+
+fn asked_id(item: &Node) -> Option<&str> {
+    let Value::Map(entries) = &item.value else { return None };
+    let (_, node) = entries.iter().find(|(name, _)| name.text == "id")?;
+    match &node.value {
+        Value::Scalar(scalar) => Some(&scalar.text),
+        Value::Null | Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+/// So many questions of an editor are named.
+const MAX_ASKED: usize = 20;
 
 /// A name as messages write it.
 pub(crate) fn quoted(name: &str) -> String {

@@ -24,6 +24,12 @@ pub(crate) trait Unit: Copy + Ord + fmt::Debug + Send + Sync + 'static {
     /// Reads it; `None` if it is not written so.
     fn parse(text: &str) -> Option<Self>;
 
+    /// What to write where a number was written without its unit, if that can be known.
+    fn guess(text: &str) -> Option<String> {
+        let _unknown = text;
+        None
+    }
+
     /// Writes it, with the largest unit that leaves a whole number.
     fn write(self) -> String;
 }
@@ -57,6 +63,9 @@ const PERIODS: [(&str, u64); 12] = [
     ("week", 604_800_000),
 ];
 
+/// Bare numbers from here on are most likely milliseconds.
+const LEAST_MILLIS: u64 = 1_000;
+
 impl Unit for Duration {
     const NOUN: &'static str = "duration";
     const FORMS: &'static str = "`500ms`, `30s`, `10m`, `2h` or `1d`";
@@ -65,6 +74,16 @@ impl Unit for Duration {
         let (count, unit) = split(text)?;
         let factor = factor(&DURATIONS, unit)?;
         count.checked_mul(factor).map(Self::from_millis)
+    }
+
+    fn guess(text: &str) -> Option<String> {
+        let count: u64 = text.parse().ok()?;
+        // Programs that count seconds seldom wait so long; those that count milliseconds seldom wait so short.
+        if count < LEAST_MILLIS {
+            return Some(format!("write `{count}s` if it counts seconds, `{count}ms` if milliseconds"));
+        }
+        let millis = Self::from_millis(count).write();
+        Some(format!("write `{millis}` if it counts milliseconds, `{count}s` if seconds"))
     }
 
     fn write(self) -> String {
@@ -81,6 +100,11 @@ impl Unit for Bytes {
         let (count, unit) = split(text)?;
         let factor = factor(&SIZES, unit)?;
         count.checked_mul(factor).map(Self)
+    }
+
+    fn guess(text: &str) -> Option<String> {
+        let count: u64 = text.parse().ok()?;
+        Some(format!("write `{count}B` if it counts bytes, `{count}MiB` if mebibytes"))
     }
 
     fn write(self) -> String {
@@ -181,6 +205,19 @@ mod tests {
         }
         for text in ["", "30", "s", "-1s", "1.5s", "30S", "1h30m", "30sec", "18446744073709551615d", "٣s"] {
             assert_eq!(Duration::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bare_number_is_shown_with_its_unit() {
+        for (text, wanted) in
+            [("60", "write `60s` if"), ("30000", "write `30s` if it counts milliseconds, `30000s`")]
+        {
+            assert!(Duration::guess(text).unwrap().starts_with(wanted), "{text}");
+        }
+        assert!(Bytes::guess("1024").unwrap().starts_with("write `1024B` if"));
+        for text in ["", "1.5", "60sec", "-1"] {
+            assert_eq!((Duration::guess(text), Bytes::guess(text), u64::guess(text)), (None, None, None));
         }
     }
 

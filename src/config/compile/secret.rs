@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::config::expand;
-use crate::config::reader::Reader;
+use crate::config::reader::{Emptiness, Reader};
 use crate::config::section::quoted;
 use crate::config::source::Finding;
 use crate::config::tree::{Node, Span, Value};
@@ -17,7 +17,7 @@ pub(crate) fn token(reader: &Reader<'_>, item: &Node) -> Option<[u8; 32]> {
     if !matches!(item.value, Value::Scalar(_)) {
         return read_secret(reader, item, what).and_then(|token| digest_of(reader, item.span, &token));
     }
-    let text = reader.secret_text(item, what)?;
+    let text = reader.secret_text(item, what, Emptiness::Never)?;
     if let Some(hex) = text.value.strip_prefix("sha256:") {
         let digest = from_hex(hex);
         if digest.is_none() {
@@ -36,6 +36,10 @@ pub(crate) fn token(reader: &Reader<'_>, item: &Node) -> Option<[u8; 32]> {
 }
 
 fn digest_of(reader: &Reader<'_>, span: Span, token: &str) -> Option<[u8; 32]> {
+    if token.is_empty() {
+        reader.report(Finding::error("this token is empty: anybody could guess it").at(span));
+        return None;
+    }
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         let finding = Finding::error("this token holds spaces or other characters that no header can carry");
         reader.report(finding.at(span));
@@ -69,7 +73,7 @@ pub(crate) fn read_secret(reader: &Reader<'_>, node: &Node, what: &str) -> Optio
     let wanted = "a text, `{env: NAME}` or `{file: PATH}`";
     let Value::Map(_) = node.value else {
         let text = match node.value {
-            Value::Scalar(_) => reader.secret_text(node, what)?.value,
+            Value::Scalar(_) => reader.secret_text(node, what, Emptiness::Never)?.value,
             Value::Null | Value::List(_) | Value::Map(_) => {
                 reader.report_kind(node, what, wanted);
                 return None;

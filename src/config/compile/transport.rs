@@ -1,10 +1,11 @@
 //! How an upstream is reached: a child process, or an HTTP endpoint.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 use url::Url;
 
+use super::command;
 use crate::config::effective::{self, Origin};
 use crate::config::reader::Text;
 use crate::config::reference as keys;
@@ -92,7 +93,7 @@ fn check_type(section: &mut Section<'_>) {
 }
 
 fn stdio(section: &mut Section<'_>) -> Option<Stdio> {
-    let command = section.text(&keys::COMMAND);
+    let command = command(section);
     let args = args(section);
     let env = env(section);
     let cwd = cwd(section);
@@ -101,23 +102,21 @@ fn stdio(section: &mut Section<'_>) -> Option<Stdio> {
         section.report(Finding::error("`command` is empty").at(command.span));
         return None;
     }
-    if !command.is_expanded
-        && command.value.contains(' ')
-        && !command.value.contains('/')
-        && !section.has(keys::ARGS.name)
-    {
-        let mut words = command.value.split_whitespace();
-        let program = words.next().unwrap_or_default();
-        let args: Vec<&str> = words.collect();
-        let finding = Finding::warning("`command` is one program: no shell splits it").at(command.span);
-        section.report(
-            finding.help(format!("write `command: {program}` and `args: {}`", effective::list(args))),
-        );
-    }
+    command::check(section, &command, &args, cwd.as_deref());
+    let args = args.into_iter().map(|text| text.value).collect();
     Some(Stdio { command: command.value, args, env, cwd })
 }
 
-fn args(section: &mut Section<'_>) -> Vec<String> {
+fn command(section: &mut Section<'_>) -> Option<Text> {
+    let key = &keys::COMMAND;
+    let node = section.find(key.name)?;
+    let text = section.reader.text(node, &quoted(key.name))?;
+    let shown = effective::scalar(&mask::line(&text.written));
+    section.out.put(key.name, shown, Origin::Line(node.span.line));
+    Some(text)
+}
+
+fn args(section: &mut Section<'_>) -> Vec<Text> {
     let key = &keys::ARGS;
     let Some(node) = section.find(key.name) else {
         section.out.put(key.name, "[]".to_owned(), Origin::Default);
@@ -133,7 +132,7 @@ fn args(section: &mut Section<'_>) -> Vec<String> {
     for text in texts.iter().filter(|text| text.value.contains('\0')) {
         section.report(Finding::error("an argument cannot hold a NUL character").at(text.span));
     }
-    texts.into_iter().map(|text| text.value).collect()
+    texts
 }
 
 fn env(section: &mut Section<'_>) -> Vec<(String, SecretString)> {
@@ -157,7 +156,17 @@ fn cwd(section: &mut Section<'_>) -> Option<PathBuf> {
         section.report(Finding::error("`cwd` is empty").at(text.span));
         return None;
     }
-    Some(section.reader.folder.join(text.value))
+    section.reader.check_bare(&text, "`cwd`");
+    let folder = section.reader.folder.join(&text.value);
+    if !folder.is_dir() {
+        let finding = Finding::warning("`cwd` is no folder: nothing can be started there").at(text.span);
+        section.report(if Path::new(&text.value).is_absolute() {
+            finding.help("it must be there when the program is started")
+        } else {
+            finding.help("a relative path counts from the folder of the file")
+        });
+    }
+    Some(folder)
 }
 
 fn http(section: &mut Section<'_>) -> Option<Http> {
@@ -174,6 +183,7 @@ fn url(section: &mut Section<'_>) -> Option<Url> {
         effective::scalar(&mask::url(&text.written)),
         Origin::Line(node.span.line),
     );
+    section.reader.check_bare(&text, "`url`");
     match check_url(&text) {
         Ok(url) => Some(url),
         Err((message, help)) => {
@@ -242,8 +252,8 @@ fn check_header(
     if earlier.iter().any(|(other, _)| *other == header) {
         return Err(format!("the header {shown} is there twice: upper and lower case are the same"));
     }
-    if text.value.trim().is_empty() {
-        return Err(format!("the header {shown} is empty"));
+    if header == http::header::AUTHORIZATION && !has_credential(&text.value) {
+        return Err(format!("the header {shown} holds no credential: fill it in, or leave the header out"));
     }
     if http::HeaderValue::from_str(&text.value).is_err() {
         return Err(format!(
@@ -251,4 +261,11 @@ fn check_header(
         ));
     }
     Ok(header)
+}
+
+/// Whether there is more than a scheme. Other headers may be empty where that is said; an empty credential is
+/// always a mistake.
+fn has_credential(value: &str) -> bool {
+    let value = value.trim();
+    !value.is_empty() && !["bearer", "basic", "token"].iter().any(|scheme| value.eq_ignore_ascii_case(scheme))
 }

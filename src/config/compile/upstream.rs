@@ -41,21 +41,21 @@ impl Upstreams {
     }
 }
 
-/// Spelling of `upstreams` in the files of other programs.
-const OTHER_SPELLING: &str = "mcpServers";
-
 /// Reads all upstreams.
 pub(crate) fn upstreams(top: &mut Section<'_>, naming: &Naming) -> Upstreams {
     let key = keys::UPSTREAMS.name;
-    let spelled: Vec<&str> = [key, OTHER_SPELLING].into_iter().filter(|key| top.has(key)).collect();
+    let spellings = std::iter::once(key).chain(keys::OTHER_SPELLINGS);
+    let spelled: Vec<&str> = spellings.filter(|key| top.has(key)).collect();
     if spelled.is_empty() && !top.misspells(key) {
         let finding = Finding::error("there are no `upstreams`").at(top.at);
         top.report(finding.help("the least file is `upstreams: {}`"));
     }
-    if spelled.len() > 1 {
-        let finding =
-            Finding::error("`upstreams` and `mcpServers` are the same thing: only one can be there");
-        top.report(finding.at(top.place(OTHER_SPELLING)).help("move everything under `upstreams`"));
+    if let [first, others @ ..] = spelled.as_slice() {
+        for other in others {
+            let finding =
+                Finding::error(format!("`{first}` and `{other}` are the same thing: only one can be there"));
+            top.report(finding.at(top.place(other)).help("move everything under `upstreams`"));
+        }
     }
     let defaults = defaults(top);
     let mut upstreams = Upstreams::default();

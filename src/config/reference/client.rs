@@ -10,6 +10,7 @@ pub(crate) static CLIENT: Table = Table {
             credentials: it has no tokens, and its filters and `limits` hold where `auth.anonymous` lets them in.",
     keys: &[&TOKENS, &CLIENT_TOOLS, &CLIENT_RESOURCES, &CLIENT_PROMPTS, &CLIENT_LIMITS],
     later: &["roles", "upstreams", "endpoints"],
+    foreign: &[],
     aliases: &[("token", "tokens"), ("allow", "tools"), ("deny", "tools"), ("rate", "limits")],
     example: "\
 upstreams:
@@ -17,7 +18,7 @@ upstreams:
 clients:
   alice:
     tokens:
-      - sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+      - sha256:05564704124c3f494944ace23c63930a4796392c9e5857858600d6e2ca234a63
       - {env: ALICE_TOKEN}
   ci:
     tokens: [{file: /run/secrets/ci_token}]
@@ -80,10 +81,11 @@ const FILTER_ALIASES: &[(&str, &str)] = &[
 pub(crate) static TOOLS: Table = Table {
     path: "tools",
     about: "Which tools, of an upstream by native names, of a client by exposed names (`github__get_issue`). In a \
-            pattern `*` is any run of characters and `?` is one; every other character stands for itself, in \
-            upper and lower case. `deny` wins over `allow`.",
+            pattern `*` is any run of characters and `?` is one; every other character stands for itself, and \
+            case matters. `deny` wins over `allow`.",
     keys: &[&ALLOW, &DENY],
     later: &["override", "narrow"],
+    foreign: &[],
     aliases: FILTER_ALIASES,
     example: "\
 upstreams:
@@ -106,6 +108,7 @@ pub(crate) static RESOURCES: Table = Table {
             listed where its own text passes them.",
     keys: &[&ALLOW, &DENY],
     later: &[],
+    foreign: &[],
     aliases: FILTER_ALIASES,
     example: "\
 upstreams:
@@ -124,6 +127,7 @@ pub(crate) static PROMPTS: Table = Table {
             `tools`.",
     keys: &[&ALLOW, &DENY],
     later: &[],
+    foreign: &[],
     aliases: FILTER_ALIASES,
     example: "",
 };
@@ -146,6 +150,7 @@ pub(crate) static CALL_LIMITS: Table = Table {
     about: "Limits on calls. Only calls count: no lists, no pings. A refused call says when to try again.",
     keys: &[&RATE, &BURST, &CONCURRENCY],
     later: &["on_limit", "max_wait"],
+    foreign: &[],
     aliases: &[("max_concurrency", "concurrency"), ("rps", "rate")],
     example: "\
 upstreams:
@@ -180,6 +185,7 @@ pub(crate) static AUTH: Table = Table {
     about: "Who is let in besides the `clients`.",
     keys: &[&ANONYMOUS],
     later: &["jwt"],
+    foreign: &[],
     aliases: &[],
     example: "\
 listen: 0.0.0.0:8080

@@ -40,9 +40,12 @@ pub(crate) static TOP: Table = Table {
         "prompts",
         "tools",
     ],
+    foreign: super::TOP_FOREIGN,
     aliases: &[
         ("servers", "upstreams"),
+        ("mcpServers", "upstreams"),
         ("mcp_servers", "upstreams"),
+        ("context_servers", "upstreams"),
         ("server", "listen"),
         ("port", "listen"),
         ("host", "listen"),
@@ -85,6 +88,7 @@ pub(crate) static DEMO_TABLE: Table = Table {
     about: "The built-in HTTP demo server.",
     keys: &[&DEMO_LISTEN],
     later: &[],
+    foreign: &[],
     aliases: &[],
     example: "\
 demo: {listen: \"127.0.0.1:8180\"}
@@ -128,6 +132,7 @@ pub(crate) static LIMITS: Table = Table {
         &EDGE,
     ],
     later: &[],
+    foreign: &[],
     aliases: &[("rate", "edge"), ("burst", "edge"), ("max_body", "body")],
     example: "\
 upstreams:
@@ -238,6 +243,7 @@ pub(crate) static EDGE_TABLE: Table = Table {
     about: "Limit on requests per caller, whatever they are; a refused one gets 429. Without it, no limit.",
     keys: &[&super::RATE, &super::BURST],
     later: &[],
+    foreign: &[],
     aliases: &[],
     example: "",
 };
@@ -252,6 +258,7 @@ pub(crate) static NAMING: Table = Table {
             with a hash of the whole, the same in every run.",
     keys: &[&SEPARATOR, &MAX_LENGTH, &CHARSET],
     later: &[],
+    foreign: &[],
     aliases: &[],
     example: "\
 upstreams:
@@ -291,6 +298,7 @@ pub(crate) static SESSIONS: Table = Table {
     about: "Sessions of clients up to 2025-11-25, and open streams.",
     keys: &[&IDLE_TIMEOUT, &KEEP_ALIVE, &SESSION_KEY],
     later: &[],
+    foreign: &[],
     aliases: &[("ttl", "idle_timeout"), ("timeout", "idle_timeout"), ("secret", "key")],
     example: "\
 upstreams:
@@ -335,7 +343,7 @@ pub(crate) static PAGE_SIZE: Key<Bounded<u64>> = Key {
 pub(crate) static ALLOWED_HOSTS: Key<Free> = Key {
     name: "allowed_hosts",
     about: "Values of `Host` that are served besides the listen address itself and, on loopback, loopback names: \
-            names with or without a port, or `*` for any.",
+            names with or without a port, or `*` for any. Where `listen` is not loopback, an empty list is any, too.",
     form: Free { written: "list of hosts", default: "`[]`", bounds: "" },
 };
 
@@ -355,6 +363,7 @@ pub(crate) static POLICY: Table = Table {
     about: "How refusals are worded.",
     keys: &[&REVEAL_DENIED],
     later: &[],
+    foreign: &[],
     aliases: &[("reveal", "reveal_denied")],
     example: "",
 };
@@ -391,6 +400,7 @@ pub(crate) static LOG: Table = Table {
     about: "The log, on stderr.",
     keys: &[&LOG_FORMAT, &LOG_LEVEL],
     later: &[],
+    foreign: &[],
     aliases: &[],
     example: "\
 upstreams:

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    AUTH, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, LIMITS, LOG, NAMING, POLICY, PROMPTS,
+    AUTH, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, Fate, LIMITS, LOG, NAMING, POLICY, PROMPTS,
     RESOURCES, SESSIONS, TOOLS, TOP, Table, UPSTREAM,
 };
 
@@ -54,8 +54,26 @@ fn section(out: &mut String, table: &Table) -> std::fmt::Result {
         let later: Vec<String> = table.later.iter().map(|key| format!("`{key}`")).collect();
         writeln!(out, "\nKnown, and refused until they are supported: {}.", later.join(", "))?;
     }
+    foreign(out, table)?;
     if !table.example.is_empty() {
         writeln!(out, "\n```yaml\n{}```", table.example)?;
+    }
+    Ok(())
+}
+
+/// Says what becomes of the keys of other programs.
+fn foreign(out: &mut String, table: &Table) -> std::fmt::Result {
+    let names = |is_ignored: bool| -> Vec<String> {
+        let named = table.foreign.iter().filter(|foreign| (foreign.fate == Fate::Ignored) == is_ignored);
+        named.map(|foreign| format!("`{}`", foreign.name)).collect()
+    };
+    let (ignored, refused) = (names(true), names(false));
+    if !ignored.is_empty() {
+        writeln!(out, "\nKeys of other programs, ignored with a warning: {}.", ignored.join(", "))?;
+    }
+    if !refused.is_empty() {
+        let refused = refused.join(", ");
+        writeln!(out, "\nKeys of other programs, refused with what to write instead: {refused}.")?;
     }
     Ok(())
 }

@@ -24,8 +24,8 @@ upstreams:
 pub(crate) static UPSTREAM: Table = Table {
     path: "upstreams.<name>",
     about: "One MCP server. Exactly one of `command` (a child process) and `url` (Streamable HTTP) says where it \
-            is. A `mcpServers` block of Claude Desktop, Cursor or VS Code can be pasted as it is. Names have \
-            letters, digits, `_`, `-` and `.`, at most 64 of them.",
+            is. A block of Claude Desktop, Cursor, Cline or VS Code can be pasted. Names have letters, digits, `_`, \
+            `-` and `.`, at most 64 of them.",
     keys: &[
         &COMMAND,
         &ARGS,
@@ -48,6 +48,7 @@ pub(crate) static UPSTREAM: Table = Table {
         &UPSTREAM_LIMITS,
     ],
     later: LATER,
+    foreign: super::UPSTREAM_FOREIGN,
     aliases: ALIASES,
     example: EXAMPLE,
 };
@@ -71,6 +72,7 @@ pub(crate) static DEFAULTS: Table = Table {
         &UPSTREAM_LIMITS,
     ],
     later: LATER,
+    foreign: &[],
     aliases: &[("allow", "tools"), ("deny", "tools"), ("rate", "limits"), ("concurrency", "limits")],
     example: "\
 defaults:
@@ -102,7 +104,10 @@ const ALIASES: &[(&str, &str)] = &[
     ("uri", "url"),
     ("serverUrl", "url"),
     ("httpUrl", "url"),
+    ("transportType", "type"),
+    ("workingDirectory", "cwd"),
     ("environment", "env"),
+    ("enviroment", "env"),
     ("workdir", "cwd"),
     ("allow", "tools"),
     ("deny", "tools"),
@@ -111,9 +116,13 @@ const ALIASES: &[(&str, &str)] = &[
     ("namespace", "prefix"),
 ];
 
+/// How other programs spell `upstreams`.
+pub(crate) const OTHER_SPELLINGS: [&str; 2] = ["mcpServers", "servers"];
+
 pub(crate) static UPSTREAMS: Key<Named> = Key {
     name: "upstreams",
-    about: "The MCP servers, by name. Also spelled `mcpServers`; one of the two must be there, and may be `{}`.",
+    about: "The MCP servers, by name. Also spelled `mcpServers` or `servers`; one of the three must be there, and may \
+            be `{}`.",
     form: Named(&UPSTREAM),
 };
 

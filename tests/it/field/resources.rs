@@ -46,7 +46,10 @@ fn everything(cell: Cell) {
     let client = Client::of(&gateway, cell.client);
     if let Some(hello) = &client.hello {
         let capabilities = &hello["result"]["capabilities"];
-        assert_eq!(*capabilities, json!({"completions": {}, "prompts": {}, "resources": {}, "tools": {}}));
+        let changing = json!({"listChanged": true});
+        let expected =
+            json!({"completions": {}, "prompts": changing, "resources": changing, "tools": changing});
+        assert_eq!(*capabilities, expected);
     }
     assert_eq!(client.prompt_names(), ["up__greet"]);
     assert_eq!(client.resource_uris(), ["file:///a.txt"]);
