@@ -242,6 +242,12 @@ pub struct Limits {
     pub list_items: usize,
     /// Pages of one list of one upstream. Default 1,000.
     pub list_pages: usize,
+    /// Time for a client to answer a question of an upstream. Default 5 min.
+    pub answer_timeout: Duration,
+    /// Calls that wait for answers of their clients, all together. Default 1,000.
+    pub parked_calls: usize,
+    /// The same of one client. Default 100.
+    pub parked_calls_per_client: usize,
 }
 
 /// How exposed names are made.

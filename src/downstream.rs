@@ -7,6 +7,7 @@
 //! Must not know: upstreams.
 
 mod accept;
+mod ask;
 mod body;
 mod classify;
 mod endpoint;
@@ -23,7 +24,6 @@ mod modern;
 mod patience;
 mod post;
 mod reply;
-mod seal;
 mod site;
 mod stream;
 

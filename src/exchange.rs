@@ -54,6 +54,9 @@ pub struct Hop {
     pub log_level: Option<Raw>,
     /// The client's own progress token, as JSON text.
     pub progress_token: Option<Raw>,
+    /// Questions that the client answered with an error, by their keys. A retry has no place for errors in
+    /// its text.
+    pub refused_inputs: Vec<(Box<str>, Raw)>,
 }
 
 /// Something that happened before a call ended: a notification, with the ids and tokens of the caller.

@@ -11,6 +11,7 @@ pub mod downstream;
 pub mod exchange;
 pub mod gateway;
 pub mod mcp;
+mod seal;
 pub mod telemetry;
 pub mod translate;
 pub mod upstream;

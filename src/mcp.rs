@@ -21,5 +21,5 @@ pub use kind::{ListKind, PerKind};
 pub use message::{Body, Message, Notification, Request, Response};
 pub use meta::{HOP_KEYS, key};
 pub use method::{Method, Routing};
-pub use object::{DuplicateKey, Look, ObjectView, Raw, Span, elements};
+pub use object::{DuplicateKey, Look, Member, ObjectView, Raw, Span, elements};
 pub use version::{Era, ProtocolVersion};

@@ -2,6 +2,7 @@
 //!
 //! Must not know: anything but the model (`exchange`, `mcp`) and the checked configuration.
 
+mod asks;
 mod events;
 mod family;
 mod lifecycle;
@@ -12,6 +13,7 @@ mod metrics;
 mod process;
 mod throttle;
 
+pub use asks::{ParkedCalls, QuestionsAsked};
 pub use events::{
     CallFinished, CallOutcome, ClientRefused, EntrySkipped, EventMissed, LimitReached, SessionClosed,
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,

@@ -5,4 +5,5 @@
 
 pub mod from_legacy;
 pub mod hello;
+pub mod input;
 pub mod to_legacy;

@@ -10,7 +10,9 @@ mod legacy;
 mod listener;
 mod listing;
 mod modern;
+mod parked;
 mod probe;
+mod question;
 mod supervise;
 mod transport;
 mod unsolicited;
@@ -28,13 +30,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Limits, UpstreamConfig};
-use crate::exchange::Outcome;
+use crate::exchange::{Call, Outcome};
 use crate::gateway::{AdmittedCall, GatewayError, Offer, Upstream};
 use crate::telemetry::Metrics;
+use crate::translate::input::{self, REQUEST_STATE};
 
+use failure::Failure;
 use listing::{Bounds, ListReader};
+use parked::{Carried, Place};
 use probe::Dialer;
 use supervise::{Desk, Supervisor};
+
+pub use parked::Parking;
 
 /// An upstream that is kept connected in the background. Dropping it ends its connection, [`Self::stop`]
 /// does so in good order.
@@ -42,6 +49,7 @@ use supervise::{Desk, Supervisor};
 pub struct Connector {
     name: Arc<str>,
     desk: Arc<Desk>,
+    parking: Arc<Parking>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -49,8 +57,9 @@ pub struct Connector {
 /// Starts to keep every upstream of a configuration connected; see [`start`].
 #[must_use]
 pub fn start_all(config: &Config, metrics: &Arc<Metrics>) -> Vec<Arc<Connector>> {
+    let parking = Arc::new(Parking::new(config, Arc::clone(metrics)));
     let start =
-        |upstream: &Arc<UpstreamConfig>| start(Arc::clone(upstream), &config.limits, Arc::clone(metrics));
+        |upstream: &Arc<UpstreamConfig>| start(Arc::clone(upstream), &config.limits, Arc::clone(&parking));
     config.upstreams.iter().map(start).collect()
 }
 
@@ -60,7 +69,8 @@ pub fn start_all(config: &Config, metrics: &Arc<Metrics>) -> Vec<Arc<Connector>>
 /// Bounds: `limits.message` for one message, `limits.list_pages` and `limits.list_items` for its lists; the
 /// rest is in `config`.
 #[must_use]
-pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, metrics: Arc<Metrics>) -> Arc<Connector> {
+pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, parking: Arc<Parking>) -> Arc<Connector> {
+    let metrics = Arc::clone(parking.metrics());
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     let desk = Arc::new(Desk::new());
@@ -80,7 +90,7 @@ pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, metrics: Arc<Metrics>
         stop: stop.clone(),
     };
     tasks.spawn(supervisor.run());
-    Arc::new(Connector { name, desk, stop, tasks })
+    Arc::new(Connector { name, desk, parking, stop, tasks })
 }
 
 impl Connector {
@@ -91,6 +101,31 @@ impl Connector {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+impl Connector {
+    /// Carries a call on the connection that there is, or goes on with the one whose retry it is.
+    async fn carry(&self, call: Call, native: &Arc<str>, deadline: Instant) -> Result<Outcome, Failure> {
+        let place = Place {
+            upstream: Arc::clone(&self.name),
+            native: Arc::clone(native),
+            stop: &self.stop,
+            tasks: &self.tasks,
+        };
+        if let Some(resumed) = self.parking.take(&call, &self.name, native)? {
+            return self.parking.resume(resumed, call, &place).await;
+        }
+        let connection = self.desk.checkout(deadline).await?;
+        if !connection.knows_retries() && call.request.param(REQUEST_STATE).is_some() {
+            return Err(parked::unknown_state());
+        }
+        let is_askable = input::can_be_asked(call.hop.capabilities.as_ref());
+        if !is_askable || !connection.asks_by_request() {
+            return connection.call(&call, native, None).await;
+        }
+        let carried = Carried::start(connection, call, &place);
+        self.parking.go_on(carried, &place).await
     }
 }
 
@@ -112,11 +147,9 @@ impl Upstream for Connector {
     fn call(&self, call: AdmittedCall) -> BoxFuture<'_, Result<Outcome, GatewayError>> {
         Box::pin(async move {
             let deadline = Instant::from_std(call.deadline());
-            let carried = async {
-                let connection = self.desk.checkout(deadline).await?;
-                connection.call(call.call(), &call.target().native).await
-            };
-            carried.await.map_err(|failure| failure.into_error(&self.name))
+            let (call, target, _permit) = call.into_parts();
+            let carried = self.carry(call, &target.native, deadline).await;
+            carried.map_err(|failure| failure.into_error(&self.name))
         })
     }
 }

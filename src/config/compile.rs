@@ -69,6 +69,9 @@ fn limits(top: &mut Section<'_>) -> Limits {
         body_timeout: limits.bounded(&keys::BODY_TIMEOUT).unwrap_or_default(),
         list_items: limits.count(&keys::LIST_ITEMS).unwrap_or_default(),
         list_pages: limits.count(&keys::LIST_PAGES).unwrap_or_default(),
+        answer_timeout: limits.bounded(&keys::ANSWER_TIMEOUT).unwrap_or_default(),
+        parked_calls: limits.count(&keys::PARKED_CALLS).unwrap_or_default(),
+        parked_calls_per_client: limits.count(&keys::PARKED_CALLS_PER_CLIENT).unwrap_or_default(),
         edge: edge(limits),
     })
 }

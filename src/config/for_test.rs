@@ -82,5 +82,8 @@ fn limits() -> Limits {
         body_timeout: Duration::from_secs(30),
         list_items: 10_000,
         list_pages: 1_000,
+        answer_timeout: Duration::from_secs(300),
+        parked_calls: 1_000,
+        parked_calls_per_client: 100,
     }
 }

@@ -11,18 +11,20 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::ask::{Asker, Asks, Questions};
 use super::in_flight::{Flight, InFlight, Scope};
 use super::legacy_session::{SessionTable, SessionUse};
 use super::level::Logs;
 use super::listening::{Listening, Place, Streams};
 use super::media::single;
 use super::reply::{Asked, ErrorBody, Reply};
-use super::seal::SealError;
 use crate::auth::Authenticator;
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
 use crate::gateway::{EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
 use crate::mcp::{Code, Era, Id, ListKind, Method, Raw, Request};
+use crate::seal::SealError;
 use crate::telemetry::StreamKind;
+use crate::translate::from_legacy::Asking;
 use crate::wire::headers::SESSION_ID;
 
 /// What Waypost calls itself towards clients.
@@ -34,6 +36,7 @@ pub(super) struct Endpoint {
     pub(super) authenticator: Authenticator,
     pub(super) sessions: SessionTable,
     pub(super) in_flight: Arc<InFlight>,
+    pub(super) questions: Arc<Questions>,
     pub(super) streams: Arc<Streams>,
     /// Cancelled when the gateway stops: streams that stay open end then.
     pub(super) closing: CancellationToken,
@@ -84,6 +87,10 @@ pub(super) struct Prepared {
     pub(super) asked: Asked,
     pub(super) events: mpsc::Receiver<Event>,
     pub(super) logs: Logs,
+    /// How the client hears questions on the way.
+    pub(super) asks: Asks,
+    /// Questions for the stream of the call.
+    pub(super) questions: mpsc::Receiver<Bytes>,
     /// Lets the client cancel the call while it runs.
     pub(super) flight: Flight,
     /// Keeps the session from becoming idle while it runs.
@@ -97,6 +104,8 @@ pub(super) struct Terms {
     pub(super) hop: Hop,
     pub(super) logs: Logs,
     pub(super) session: Option<SessionUse>,
+    /// Whether it can be asked while the call runs.
+    pub(super) asking: Asking,
 }
 
 impl Endpoint {
@@ -110,6 +119,7 @@ impl Endpoint {
             authenticator: Authenticator::new(config),
             sessions: SessionTable::new(config, Arc::clone(gateway.metrics()))?,
             in_flight: Arc::default(),
+            questions: Arc::default(),
             streams: Arc::default(),
             closing,
             abandoned: TaskTracker::new(),
@@ -147,8 +157,19 @@ impl Endpoint {
 
     /// Makes a call out of a request and enters it into the table of calls in flight.
     pub(super) fn prepare(&self, caller: &Caller, request: Request, terms: Terms) -> Step {
-        let Terms { era, method, hop, logs, session } = terms;
+        let Terms { era, method, hop, logs, session, asking } = terms;
         let (sink, events) = EventSink::new();
+        let (stream, questions) = mpsc::channel(1);
+        let asks = match (era, &session, asking) {
+            (Era::Modern, _, _) => Asks::ByOutcome,
+            (Era::Legacy, Some(session), Asking::Possible) => Asks::OnStream(Asker {
+                questions: Arc::clone(&self.questions),
+                session: Arc::clone(&session.id),
+                stream,
+                patience: self.gateway.config().limits.answer_timeout,
+            }),
+            (Era::Legacy, _, _) => Asks::Never,
+        };
         let (id, cancel) = (request.id.clone(), Cancel::default());
         let flight = self.in_flight.enter(caller.scope(session.as_ref()), id.clone(), cancel.clone());
         let call = Call {
@@ -165,6 +186,8 @@ impl Endpoint {
             asked: Asked { era, method, id },
             events,
             logs,
+            asks,
+            questions,
             flight,
             session,
         }))

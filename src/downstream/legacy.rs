@@ -10,7 +10,7 @@ use super::level::{Level, Logs};
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
 use crate::mcp::{Code, Era, Id, ListKind, Message, Method, Notification, ProtocolVersion, Request, Routing};
 use crate::telemetry::ClientRefused;
-use crate::translate::from_legacy::{self, Handshake};
+use crate::translate::from_legacy::{self, Asking, Handshake};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
 
 /// Checks the form of the version header, as it comes after the handshake. A well-formed version that was
@@ -29,12 +29,14 @@ pub(super) fn check_version(headers: &HeaderMap) -> Result<(), Reply> {
     Err(Reply::refuse(StatusCode::BAD_REQUEST, None, &ErrorBody::new(Code::Http(400), text)))
 }
 
-/// Serves one message. Its era is legacy, and `session` the session that it came in, if it did.
+/// Serves one message. Its era is legacy, `session` the session that it came in, if it did, and `asking` says
+/// whether its answer can be a stream.
 pub(super) fn serve(
     endpoint: &Endpoint,
     caller: &Caller,
     session: Option<&SessionUse>,
     message: Message,
+    asking: Asking,
 ) -> Step {
     let request = match message {
         Message::Request(request) => request,
@@ -42,8 +44,13 @@ pub(super) fn serve(
             notice(endpoint, caller, session, &notification);
             return Step::Done(Reply::accepted());
         }
-        // We asked nothing, so this answers nothing. It is taken all the same.
-        Message::Response(_) => return Step::Done(Reply::accepted()),
+        Message::Response(response) => {
+            if let Some(session) = session {
+                endpoint.questions.answer(&session.id, response);
+            }
+            // What answers nothing is taken all the same.
+            return Step::Done(Reply::accepted());
+        }
     };
     let method = Method::known(&request.method).filter(|method| endpoint.gateway.serves(*method));
     match method.map(|method| (method, method.routing())) {
@@ -52,7 +59,7 @@ pub(super) fn serve(
         Some((Method::SetLevel, _)) => Step::Done(set_level(session, &request)),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
         Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference)) => {
-            call(endpoint, caller, session, (method, request))
+            call(endpoint, caller, session, (method, request, asking))
         }
         Some((_, Routing::Local)) | None => Step::Done(unknown(&request)),
     }
@@ -137,16 +144,16 @@ fn call(
     endpoint: &Endpoint,
     caller: &Caller,
     session: Option<&SessionUse>,
-    (method, request): (Method, Request),
+    (method, request, asking): (Method, Request, Asking),
 ) -> Step {
     let level = session.and_then(|session| session.level());
     let handshake = session.map(|session| &session.handshake);
-    let hop = from_legacy::hop(&request, handshake, level.map(Level::raw));
+    let hop = from_legacy::hop(&request, handshake, level.map(Level::raw), asking);
     let logs = level.map_or(Logs::All, Logs::From);
     endpoint.prepare(
         caller,
         request,
-        Terms { era: Era::Legacy, method, hop, logs, session: session.cloned() },
+        Terms { era: Era::Legacy, method, hop, logs, session: session.cloned(), asking },
     )
 }
 

@@ -17,10 +17,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::level::Level;
-use super::seal::{SealError, Sealer};
 use crate::config::Config;
 use crate::gateway::Seen;
 use crate::mcp::{ObjectView, ProtocolVersion, Raw};
+use crate::seal::{Purpose, SealError, Sealer};
 use crate::telemetry::{Metrics, SessionClosed, SessionOpened};
 use crate::translate::from_legacy::Handshake;
 
@@ -94,7 +94,7 @@ impl SessionTable {
     /// If the key for the ids cannot be set up.
     pub(super) fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, SealError> {
         Ok(Self {
-            sealer: Sealer::new(&config.sessions)?,
+            sealer: Sealer::new(&config.sessions, Purpose::Session)?,
             live: DashMap::new(),
             ended: DashMap::new(),
             most: config.limits.sessions,

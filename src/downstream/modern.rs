@@ -19,6 +19,7 @@ use crate::exchange::Hop;
 use crate::gateway::{CacheScope, GatewayError};
 use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Raw, Request, Routing, key};
 use crate::telemetry::StreamKind;
+use crate::translate::from_legacy::Asking;
 use crate::wire::headers;
 use crate::wire::mirror::Mirror;
 
@@ -54,7 +55,8 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
                 return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &refusal));
             }
             let logs = hop.log_level.as_ref().and_then(Level::read).map_or(Logs::Off, Logs::From);
-            let terms = Terms { era: Era::Modern, method, hop, logs, session: None };
+            let asking = Asking::Impossible;
+            let terms = Terms { era: Era::Modern, method, hop, logs, session: None, asking };
             endpoint.prepare(caller, request, terms)
         }
         Some((_, Routing::Local)) | None => {
@@ -98,7 +100,7 @@ fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
         agree(headers, headers::NAME, &name, Encoding::Marked)?;
     }
     let (capabilities, progress_token) = (Some(capabilities), request.meta(key::PROGRESS_TOKEN));
-    Ok(Hop { client_info, capabilities, log_level, progress_token })
+    Ok(Hop { client_info, capabilities, log_level, progress_token, refused_inputs: Vec::new() })
 }
 
 /// What `Mcp-Name` has to say.

@@ -19,6 +19,7 @@ use super::media::Accepts;
 use super::reply::{ErrorBody, Reply, too_many};
 use super::{legacy, modern, stream};
 use crate::mcp::{Code, Era, Id, Message, Method};
+use crate::translate::from_legacy::Asking;
 use crate::wire::json::{self, JsonError};
 
 /// Most messages of one batch.
@@ -100,12 +101,16 @@ fn one(
     if let Err(limited) = admit(endpoint, caller, id_of(&message)) {
         return Step::Done(limited);
     }
+    let asking = match Accepts::of(headers).takes_stream() {
+        true => Asking::Possible,
+        false => Asking::Impossible,
+    };
     match classify(headers, &message) {
         Era::Modern => modern::serve(endpoint, caller, headers, message),
         // The handshake opens a session, whatever the header says of an older one.
-        Era::Legacy if is_handshake(&message) => legacy::serve(endpoint, caller, None, message),
+        Era::Legacy if is_handshake(&message) => legacy::serve(endpoint, caller, None, message, asking),
         Era::Legacy => match joined(session, headers) {
-            Ok(session) => legacy::serve(endpoint, caller, session, message),
+            Ok(session) => legacy::serve(endpoint, caller, session, message, asking),
             Err(refusal) => Step::Done(refusal),
         },
     }
@@ -186,7 +191,7 @@ fn element_step(endpoint: &Endpoint, caller: &Caller, session: Option<&SessionUs
         let error = ErrorBody::new(Code::InvalidRequest, "`initialize` must not be part of a batch");
         return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, id_of(&message), &error));
     }
-    legacy::serve(endpoint, caller, session, message)
+    legacy::serve(endpoint, caller, session, message, Asking::Impossible)
 }
 
 /// The answers as one array; nothing at all where there is no answer.

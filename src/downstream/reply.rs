@@ -209,9 +209,8 @@ fn unasked(asked: &Asked) -> Reply {
     }
     tool_error(
         asked,
-        "The tool asks for input from the user (elicitation, sampling or roots), and this client's protocol \
-         revision has no way to receive the question through Waypost. The call was not completed. Use another \
-         tool, or a client that speaks revision 2026-07-28.",
+        "The tool asks for input (elicitation, sampling or roots), and there is no way to this client for its \
+         question: it needs a session, and must accept text/event-stream. The call was not completed.",
         None,
     )
 }
@@ -238,6 +237,7 @@ fn manner(kind: GatewayErrorKind) -> Manner {
         GatewayErrorKind::Unavailable | GatewayErrorKind::UpstreamAuth => Manner::Readable(Code::Unavailable),
         GatewayErrorKind::BadUpstream => Manner::Readable(Code::BadUpstream),
         GatewayErrorKind::Timeout => Manner::Readable(Code::Timeout),
+        GatewayErrorKind::Unanswered => Manner::Readable(Code::Http(424)),
         GatewayErrorKind::Cancelled => Manner::Error(Code::Http(499)),
         GatewayErrorKind::Internal => Manner::Error(Code::Internal),
     }

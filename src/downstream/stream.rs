@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
+use super::ask;
 use super::endpoint::{Endpoint, Prepared};
 use super::level::Logs;
 use super::media::Accepts;
@@ -35,7 +36,7 @@ pub(super) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Why a call ends whose response nobody reads any more.
-const DISCONNECTED: &str = "client disconnected";
+pub(super) const DISCONNECTED: &str = "client disconnected";
 
 /// Calls that go on though their connection is gone; beyond, a lost connection ends a call in either era.
 /// Without a bound, a client that hangs up at once could have more calls under way than connections.
@@ -105,6 +106,7 @@ pub(super) fn event_stream(body: Body) -> Response {
 struct Running {
     call: Carried,
     events: mpsc::Receiver<Event>,
+    questions: mpsc::Receiver<Bytes>,
     asked: Asked,
     logs: Logs,
     /// How the call ended, while events that came before still wait.
@@ -123,17 +125,17 @@ enum Next {
 
 impl Running {
     fn start(endpoint: &Endpoint, prepared: Prepared, keep_alive: Duration) -> Self {
-        let Prepared { call, asked, events, logs, flight, session } = prepared;
+        let Prepared { call, asked, events, logs, asks, questions, flight, session } = prepared;
         let (gateway, cancel) = (Arc::clone(&endpoint.gateway), call.cancel.clone());
         let running = async move {
             let _kept = (flight, session);
-            gateway.call(call).await
+            ask::carry(&gateway, call, asks).await
         };
         let abandoned = endpoint.abandoned.clone();
         let call = Carried { call: Some(running.boxed()), cancel, era: asked.era, abandoned };
         let quiet_until = Instant::now().checked_add(keep_alive);
         let (ended, is_over) = (None, false);
-        Self { call, events, asked, logs, ended, keep_alive, quiet_until, is_over }
+        Self { call, events, questions, asked, logs, ended, keep_alive, quiet_until, is_over }
     }
 
     /// Waits for what comes next. Events that were sent before the end come before it.
@@ -146,6 +148,11 @@ impl Running {
                     }
                 }
             }
+            if self.ended.is_some()
+                && let Ok(question) = self.questions.try_recv()
+            {
+                return Next::Event(sse::write_event(None, None, &question));
+            }
             if let Some(reply) = self.ended.take() {
                 return Next::Ended(reply);
             }
@@ -157,6 +164,10 @@ impl Running {
                         self.quiet_until = Instant::now().checked_add(self.keep_alive);
                         return Next::Event(frame);
                     }
+                }
+                Some(question) = self.questions.recv() => {
+                    self.quiet_until = Instant::now().checked_add(self.keep_alive);
+                    return Next::Event(sse::write_event(None, None, &question));
                 }
                 ended = self.call.end() => {
                     self.ended = Some(reply(&self.asked, ended));

@@ -43,6 +43,12 @@ impl AdmittedCall {
         &self.target
     }
 
+    /// Takes it apart: the call, where it goes, and what holds its place within the limits until it is dropped.
+    #[must_use]
+    pub fn into_parts(self) -> (Call, Target, impl Send + Sync + 'static) {
+        (self.call, self.target, self._permit)
+    }
+
     /// How long it may take.
     #[must_use]
     pub fn budget(&self) -> Duration {

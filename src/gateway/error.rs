@@ -27,6 +27,8 @@ pub enum GatewayErrorKind {
     BadUpstream,
     /// The upstream did not answer in time.
     Timeout,
+    /// The upstream asked for input, and got none.
+    Unanswered,
     /// The caller ended the call.
     Cancelled,
     /// A fault of the gateway.

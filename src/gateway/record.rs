@@ -106,6 +106,6 @@ fn error_label(kind: GatewayErrorKind) -> CallOutcome {
         }
         GatewayErrorKind::Timeout => CallOutcome::Timeout,
         GatewayErrorKind::Cancelled => CallOutcome::Cancelled,
-        GatewayErrorKind::Internal => CallOutcome::Error,
+        GatewayErrorKind::Internal | GatewayErrorKind::Unanswered => CallOutcome::Error,
     }
 }

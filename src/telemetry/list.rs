@@ -59,6 +59,10 @@ metrics! {
         "Bytes of the answers to calls, as their clients got them."
     CALLS_IN_FLIGHT Kind::Gauge, "waypost_calls_in_flight" ["upstream"]
         "Calls that are with an upstream now."
+    QUESTIONS Kind::Counter, "waypost_questions_total" ["upstream"]
+        "Questions that upstreams up to 2025-11-25 asked during a call, and that were put to its client."
+    PARKED_CALLS Kind::Gauge, "waypost_parked_calls" []
+        "Calls that wait for answers of their clients now."
     RATE_LIMITED Kind::Counter, "waypost_rate_limited_total" ["client" "scope"]
         "Calls and requests refused by a limit, by whose limit it was."
     UPSTREAM_UP Kind::Gauge, "waypost_upstream_up" ["upstream"]

@@ -33,6 +33,8 @@ pub struct Metrics {
     pub(super) request_bytes: Family<IntCounter>,
     pub(super) response_bytes: Family<IntCounter>,
     calls_in_flight: Family<IntGauge>,
+    pub(super) questions: Family<IntCounter>,
+    pub(super) parked: Family<IntGauge>,
     pub(super) rate_limited: Family<IntCounter>,
     pub(super) up: Family<IntGauge>,
     pub(super) connects: Family<IntCounter>,
@@ -66,6 +68,8 @@ impl Default for Metrics {
             request_bytes: Family::new(&list::CALL_REQUEST_BYTES),
             response_bytes: Family::new(&list::CALL_RESPONSE_BYTES),
             calls_in_flight: Family::new(&list::CALLS_IN_FLIGHT),
+            questions: Family::new(&list::QUESTIONS),
+            parked: Family::new(&list::PARKED_CALLS),
             rate_limited: Family::new(&list::RATE_LIMITED),
             up: Family::new(&list::UPSTREAM_UP),
             connects: Family::new(&list::UPSTREAM_CONNECTS),
@@ -130,6 +134,7 @@ impl Metrics {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.start.with(&[], |cell| cell.set(now.as_secs_f64()));
         self.overhead.cell(&[]);
+        self.parked.cell(&[]);
         self.sessions.cell(&[]);
         self.sessions_opened.cell(&[]);
         for kind in StreamKind::ALL {
@@ -151,6 +156,7 @@ impl Metrics {
             &self.entries_skipped,
             &self.request_bytes,
             &self.response_bytes,
+            &self.questions,
         ];
         for counter in counters {
             counter.cell(&labels);
@@ -195,6 +201,8 @@ impl Metrics {
             self.request_bytes.collect(),
             self.response_bytes.collect(),
             self.calls_in_flight.collect(),
+            self.questions.collect(),
+            self.parked.collect(),
             self.rate_limited.collect(),
             self.up.collect(),
             self.connects.collect(),

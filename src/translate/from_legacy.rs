@@ -7,9 +7,19 @@ use bytes::Bytes;
 use crate::exchange::Hop;
 use crate::mcp::{Draft, ObjectView, Raw, Request, key};
 
-/// Capabilities by which a server asks the client something. They are not passed on: a question that
-/// cannot be carried to the client must not be invited.
-const ASKING: [&str; 4] = ["elicitation", "sampling", "roots", "tasks"];
+/// Capabilities that a request of the model does not have, or not in this form.
+const LEGACY_ONLY: [&str; 1] = ["tasks"];
+/// Capabilities by which a server asks the client something.
+const ASKING: [&str; 3] = ["elicitation", "sampling", "roots"];
+
+/// Whether a question of the server can be carried to the client while its request runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// On the stream of the request.
+    Possible,
+    /// There is no stream that could carry it, so it must not be invited.
+    Impossible,
+}
 
 /// What a legacy client agreed on in its handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,13 +35,14 @@ pub struct Handshake {
 /// `log_level` is the level that its session asked for, as JSON text. Without a handshake the client has
 /// no capabilities.
 #[must_use]
-pub fn hop(request: &Request, handshake: Option<&Handshake>, log_level: Option<Raw>) -> Hop {
+pub fn hop(request: &Request, handshake: Option<&Handshake>, log_level: Option<Raw>, asking: Asking) -> Hop {
     let declared = handshake.and_then(|agreed| agreed.capabilities.as_ref());
     Hop {
         client_info: handshake.and_then(|agreed| agreed.client_info.clone()),
-        capabilities: Some(declared.map_or_else(nothing, without_asking)),
+        capabilities: Some(declared.map_or_else(nothing, |declared| bridged(declared, asking))),
         log_level,
         progress_token: request.meta(key::PROGRESS_TOKEN),
+        refused_inputs: Vec::new(),
     }
 }
 
@@ -39,13 +50,23 @@ fn nothing() -> Raw {
     Raw::trusted(Bytes::from_static(b"{}"))
 }
 
-fn without_asking(capabilities: &Raw) -> Raw {
+/// The capabilities of a legacy client, as far as they can be used. Its list of roots may change, but nobody
+/// would hear of that.
+fn bridged(capabilities: &Raw, asking: Asking) -> Raw {
     if !capabilities.is_object() {
         return nothing();
     }
     let view = ObjectView::of(capabilities.bytes());
     let mut draft = Draft::new(capabilities.bytes().clone());
-    draft.edit_object(&view, &ASKING.map(|name| (name, None)));
+    let mut changes: Vec<_> = LEGACY_ONLY.map(|name| (name, None)).into();
+    match asking {
+        Asking::Impossible => changes.extend(ASKING.map(|name| (name, None))),
+        Asking::Possible if view.raw(capabilities.bytes(), "roots").is_some_and(|raw| raw.is_object()) => {
+            changes.push(("roots", Some(Bytes::from_static(b"{}"))));
+        }
+        Asking::Possible => {}
+    }
+    draft.edit_object(&view, &changes);
     Raw::trusted(draft.finish())
 }
 
@@ -67,17 +88,19 @@ mod tests {
     }
 
     #[test]
-    fn the_handshake_is_filled_in_without_what_cannot_be_asked() {
+    fn the_handshake_is_filled_in_with_what_can_be_asked() {
         let agreed = Handshake {
             client_info: Some(raw(r#"{"name":"c","version":"1"}"#)),
             capabilities: Some(raw(
-                r#"{"roots":{"listChanged":true},"experimental":{"x":1e2},"sampling":{}}"#,
+                r#"{"roots":{"listChanged":true},"experimental":{"x":1e2},"sampling":{},"tasks":{}}"#,
             )),
         };
         let request = request(
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":9007199254740993}}}"#,
         );
-        let hop = hop(&request, Some(&agreed), Some(raw("\"info\"")));
+        let asked = hop(&request, Some(&agreed), None, Asking::Possible);
+        assert_eq!(asked.capabilities, Some(raw(r#"{"roots":{},"experimental":{"x":1e2},"sampling":{}}"#)));
+        let hop = hop(&request, Some(&agreed), Some(raw("\"info\"")), Asking::Impossible);
         assert_eq!(hop.capabilities, Some(raw(r#"{"experimental":{"x":1e2}}"#)));
         assert_eq!(hop.client_info, agreed.client_info);
         assert_eq!(hop.progress_token, Some(raw("9007199254740993")));
@@ -87,7 +110,7 @@ mod tests {
     #[test]
     fn without_a_handshake_there_are_no_capabilities() {
         let request = request(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#);
-        let hop = hop(&request, None, None);
+        let hop = hop(&request, None, None, Asking::Possible);
         assert_eq!(hop.capabilities, Some(raw("{}")));
         assert!(hop.client_info.is_none() && hop.progress_token.is_none() && hop.log_level.is_none());
     }

@@ -105,13 +105,29 @@ pub fn write_discover(id: &Id) -> Bytes {
     write_request(id, "server/discover", &[], &own_meta(ProtocolVersion::NEWEST))
 }
 
-/// Writes `initialize` at the newest revision that has it, with no capability: what a server asks of its
-/// client is not carried.
+/// What a client declares that carries questions to whoever called.
+const ASKABLE: &[u8] =
+    br#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}"#;
+
+/// Whether a server may ask its client something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Questions {
+    /// Each is carried to the client whose call it belongs to.
+    Carried,
+    /// There is no telling whom they are for.
+    Unwanted,
+}
+
+/// Writes `initialize` at the newest revision that has it.
 #[must_use]
-pub fn write_initialize(id: &Id) -> Bytes {
+pub fn write_initialize(id: &Id, questions: Questions) -> Bytes {
+    let capabilities = match questions {
+        Questions::Carried => ASKABLE,
+        Questions::Unwanted => b"{}",
+    };
     let params = [
         ("protocolVersion", Raw::from_text(ProtocolVersion::NEWEST_LEGACY.as_str())),
-        ("capabilities", Raw::trusted(Bytes::from_static(b"{}"))),
+        ("capabilities", Raw::trusted(Bytes::from_static(capabilities))),
         ("clientInfo", client_info()),
     ];
     write_request(id, "initialize", &params, &[])
@@ -284,7 +300,10 @@ mod tests {
         let Message::Request(request) = parse(discover).unwrap() else { panic!() };
         assert_eq!(request.meta(key::PROTOCOL_VERSION).unwrap().text(), "\"2026-07-28\"");
         assert_eq!(request.meta(key::CLIENT_CAPABILITIES).unwrap().text(), "{}");
-        let Message::Request(request) = parse(write_initialize(&Id::from(1))).unwrap() else { panic!() };
+        let Message::Request(request) = parse(write_initialize(&Id::from(1), Questions::Unwanted)).unwrap()
+        else {
+            panic!()
+        };
         assert_eq!(request.param_string("protocolVersion").unwrap(), "2025-11-25");
         assert!(matches!(parse(write_initialized()).unwrap(), Message::Notification(_)));
         let bare = write_request(&Id::from(1), "ping", &[], &[]);

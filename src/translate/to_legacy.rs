@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::input::{INPUT_RESPONSES, REQUEST_STATE};
 use crate::exchange::{Answer, Outcome, ResultForm};
 use crate::mcp::{Body, Draft, HOP_KEYS, Id, Method, Raw, Request, Response, Routing, key};
 
@@ -56,13 +57,15 @@ impl Onward<'_> {
     }
 }
 
-/// Writes a request for a legacy server: the reserved keys of the hop go, `_meta` with them where nothing
+/// Writes a request for a legacy server: the reserved keys of the hop and what makes it a retry go, `_meta` with them where nothing
 /// else is in it; all else stays as it came.
 #[must_use]
 pub fn write_request(request: &Request, onward: Onward<'_>) -> Bytes {
     let mut meta = onward.meta();
     meta.extend(HOP_KEYS.map(|name| (name, None)));
-    request.draft(onward.id, &onward.params(request), &meta).finish()
+    let mut params = onward.params(request);
+    params.extend([INPUT_RESPONSES, REQUEST_STATE].map(|name| (name, None)));
+    request.draft(onward.id, &params, &meta).finish()
 }
 
 /// Reads the response of a legacy server. Whatever it calls `resultType` is a member like any other.

@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 use super::failure::Failure;
 use super::legacy::Legacy;
 use super::modern::Modern;
+use super::question::QuestionSink;
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
 use crate::mcp::{Raw, Response};
@@ -35,6 +36,16 @@ impl Connection {
         Self { dialect, seats: Semaphore::new(SEATS) }
     }
 
+    /// Whether its server asks by requests of its own, which belong to a call that can be told.
+    pub(super) fn asks_by_request(&self) -> bool {
+        matches!(&self.dialect, Dialect::Legacy(legacy) if legacy.wire().transport.attributes_questions())
+    }
+
+    /// Whether retries mean anything to its server.
+    pub(super) fn knows_retries(&self) -> bool {
+        matches!(&self.dialect, Dialect::Modern(_))
+    }
+
     /// What the server said about itself.
     pub(super) fn hello(&self) -> &Hello {
         match &self.dialect {
@@ -55,12 +66,17 @@ impl Connection {
     ///
     /// # Errors
     /// Whatever keeps the answer from coming; an error of the server is an outcome.
-    pub(super) async fn call(&self, call: &Call, native: &str) -> Result<Outcome, Failure> {
+    pub(super) async fn call(
+        &self,
+        call: &Call,
+        native: &str,
+        questions: Option<QuestionSink>,
+    ) -> Result<Outcome, Failure> {
         let Ok(_seat) = self.seats.try_acquire() else {
             return Err(Failure::unavailable("too many calls are in flight to it"));
         };
         match &self.dialect {
-            Dialect::Legacy(legacy) => legacy.call(call, native).await,
+            Dialect::Legacy(legacy) => legacy.call(call, native, questions).await,
             Dialect::Modern(modern) => modern.call(call, native).await,
         }
     }

@@ -63,6 +63,16 @@ impl Failure {
         Self::new(GatewayErrorKind::UpstreamAuth, text)
     }
 
+    /// The upstream asked, and got no answer that it can use.
+    pub(super) fn unanswered(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(GatewayErrorKind::Unanswered, text).maybe_executed()
+    }
+
+    /// The request itself is wrong.
+    pub(super) fn invalid(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(GatewayErrorKind::InvalidParams, text)
+    }
+
     /// The same, with what only our log may read.
     pub(super) fn because(self, cause: impl std::fmt::Display) -> Self {
         Self { cause: Some(cause.to_string().into()), ..self }

@@ -17,12 +17,13 @@ use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
 use super::listener::{Listener, Logs};
+use super::question::QuestionSink;
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
 use crate::mcp::{Id, ListKind, Raw, Response};
 use crate::translate::hello::{
-    Hello, NoHandshake, read_initialize, write_initialize, write_initialized, write_request,
+    Hello, NoHandshake, Questions, read_initialize, write_initialize, write_initialized, write_request,
 };
 use crate::translate::to_legacy::{self, Onward};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
@@ -71,7 +72,12 @@ pub(super) enum NotOpened {
 
 /// Shakes hands: `initialize`, and `notifications/initialized` once it is answered.
 pub(super) async fn shake_hands(wire: &Wire) -> Result<Handshake, NotOpened> {
-    let reply = wire.ask(write_initialize, Arc::default()).await.map_err(NotOpened::Failure)?;
+    let questions = match wire.transport.attributes_questions() {
+        true => Questions::Carried,
+        false => Questions::Unwanted,
+    };
+    let write = |id: &Id| write_initialize(id, questions);
+    let reply = wire.ask(write, Arc::default()).await.map_err(NotOpened::Failure)?;
     let hello = read_initialize(&reply.response).map_err(NotOpened::Answer)?;
     let session = Session::first(&hello, reply.session);
     let headers = Arc::clone(&session.headers);
@@ -144,14 +150,19 @@ impl Legacy {
     }
 
     /// Carries one call.
-    pub(super) async fn call(&self, call: &Call, native: &str) -> Result<Outcome, Failure> {
+    pub(super) async fn call(
+        &self,
+        call: &Call,
+        native: &str,
+        questions: Option<QuestionSink>,
+    ) -> Result<Outcome, Failure> {
         self.raise_level(call).await;
         let wants_progress = call.hop.progress_token.is_some();
         let write = |id: &Id| {
             let token = wants_progress.then(|| Raw::trusted(id.bytes().clone()));
             to_legacy::write_request(&call.request, Onward { id, native, progress_token: token.as_ref() })
         };
-        let listener = Listener::of(call, Logs::Unknown);
+        let listener = Listener { questions, ..Listener::of(call, Logs::Unknown) };
         let farewell = Farewell::Cancelled(call.cancel.clone());
         self.exchange(&write, Some(listener), farewell).await.map(to_legacy::read_response)
     }

@@ -2,6 +2,7 @@
 
 use crate::exchange::{Call, Event, EventKind, EventSink};
 use crate::mcp::{Message, Notification, Raw, key};
+use crate::upstream::question::QuestionSink;
 use crate::wire::json;
 
 /// Takes the notifications of one call in flight.
@@ -11,6 +12,8 @@ pub(super) struct Listener {
     pub(super) events: EventSink,
     /// The caller's own progress token, if it wants progress.
     pub(super) caller_token: Option<Raw>,
+    /// Who takes questions of the server; `None` where nobody can be asked.
+    pub(super) questions: Option<QuestionSink>,
     /// What log messages on a stream that many share have to do with the call.
     pub(super) logs: Logs,
 }
@@ -44,9 +47,14 @@ pub(super) fn progress_token(notification: &Notification) -> Option<u64> {
 }
 
 impl Listener {
-    /// Who hears the notifications of a call.
+    /// Who hears the notifications of a call; questions are refused.
     pub(super) fn of(call: &Call, logs: Logs) -> Self {
-        Self { events: call.events.clone(), caller_token: call.hop.progress_token.clone(), logs }
+        Self {
+            events: call.events.clone(),
+            caller_token: call.hop.progress_token.clone(),
+            logs,
+            questions: None,
+        }
     }
 
     /// The event that a progress notification of this call is, under the caller's token; `None` if the
@@ -96,7 +104,7 @@ mod tests {
 
     fn listener(token: Option<&str>) -> Listener {
         let caller_token = token.map(|token| Raw::trusted(Bytes::from(token.to_owned())));
-        Listener { events: EventSink::new().0, caller_token, logs: Logs::Unknown }
+        Listener { events: EventSink::new().0, caller_token, logs: Logs::Unknown, questions: None }
     }
 
     #[test]

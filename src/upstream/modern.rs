@@ -20,6 +20,7 @@ use super::wire::Wire;
 use crate::exchange::{Answer, Call, Cancel, Hop, Outcome, ResultForm};
 use crate::mcp::{Body, Id, Method, ProtocolVersion, Raw, Request, Response, Routing, key};
 use crate::translate::hello::{Hello, own_meta, write_request};
+use crate::translate::input;
 use crate::translate::to_legacy::Onward;
 use crate::wire::headers::{METHOD, NAME, PROTOCOL_VERSION, encode_value};
 use crate::wire::mirror::Mirrors;
@@ -90,6 +91,7 @@ impl Modern {
 
     /// Carries one call.
     pub(super) async fn call(&self, call: &Call, native: &str) -> Result<Outcome, Failure> {
+        refuse_errors(call)?;
         let id = self.wire.mint();
         let own = Id::from(id);
         let token = call.hop.progress_token.as_ref().map(|_| Raw::trusted(own.bytes().clone()));
@@ -116,6 +118,22 @@ impl Modern {
 
     pub(super) async fn stop(&self) {
         self.wire.transport.stop().await;
+    }
+}
+
+/// Ends a retry that has an error where the server waits for a result: it has no way to hear that.
+fn refuse_errors(call: &Call) -> Result<(), Failure> {
+    if call.hop.refused_inputs.is_empty() {
+        return Ok(());
+    }
+    let answers = input::read_answers(&call.request);
+    let is_missing = |key: &str| !answers.iter().any(|(answered, _)| &**answered == key);
+    match call.hop.refused_inputs.iter().find(|(key, _)| is_missing(key)) {
+        Some((_, error)) => {
+            let said = error.object().string(error.bytes(), "message").unwrap_or_default();
+            Err(Failure::unanswered(format!("asked for input, which the client refused: {said}")))
+        }
+        None => Ok(()),
     }
 }
 

@@ -111,6 +111,15 @@ impl Transport {
         }
     }
 
+    /// Whether a question of the server shows to which call it belongs.
+    pub(super) fn attributes_questions(&self) -> bool {
+        match self {
+            Self::Stdio(_) => false,
+            // It comes on the stream of the call.
+            Self::Http(_) => true,
+        }
+    }
+
     /// How it is called in logs.
     pub(super) fn label(&self) -> &'static str {
         match self {

@@ -126,6 +126,9 @@ pub(crate) static LIMITS: Table = Table {
         &BODY_TIMEOUT,
         &LIST_ITEMS,
         &LIST_PAGES,
+        &ANSWER_TIMEOUT,
+        &PARKED_CALLS,
+        &PARKED_CALLS_PER_CLIENT,
         &EDGE,
     ],
     later: &[],
@@ -202,6 +205,30 @@ pub(crate) static LIST_PAGES: Key<Bounded<u64>> = Key {
     name: "list_pages",
     about: "Pages of one list of one upstream; what comes after is left out, with a warning.",
     form: Bounded { default: Some(1_000), min: 1, max: 100_000 },
+};
+
+pub(crate) static ANSWER_TIMEOUT: Key<Bounded<Duration>> = Key {
+    name: "answer_timeout",
+    about: "Time for a client to answer a question of an upstream: elicitation, sampling, roots. The `timeout` of \
+            the call stands still meanwhile.",
+    form: Bounded {
+        default: Some(Duration::from_secs(300)),
+        min: Duration::from_secs(1),
+        max: Duration::from_secs(86_400),
+    },
+};
+
+pub(crate) static PARKED_CALLS: Key<Bounded<u64>> = Key {
+    name: "parked_calls",
+    about: "Calls to upstreams up to 2025-11-25 that wait for an answer of their client at the same time. One more \
+            that asks is ended.",
+    form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static PARKED_CALLS_PER_CLIENT: Key<Bounded<u64>> = Key {
+    name: "parked_calls_per_client",
+    about: "The same, of one client.",
+    form: Bounded { default: Some(100), min: 1, max: 1_000_000 },
 };
 
 pub(crate) static EDGE: Key<Nested> = Key {

@@ -161,7 +161,10 @@ async fn a_call_carries_the_handshake_of_its_session() {
     bench.send(Ask::call("up__echo").bearer("a").header("mcp-session-id", session)).await;
     bench.send(Ask::call("up__echo").bearer("a")).await;
     let calls = bench.upstream.calls.lock().unwrap();
-    assert_eq!((&*calls[0].capabilities, calls[0].has_session), (r#"{"experimental":{"k":{}}}"#, true));
+    assert_eq!(
+        (&*calls[0].capabilities, calls[0].has_session),
+        (r#"{"experimental":{"k":{}},"roots":{}}"#, true)
+    );
     assert_eq!((&*calls[1].capabilities, calls[1].has_session), ("{}", false));
 }
 

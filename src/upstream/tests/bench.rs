@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::super::{Connector, start};
+use super::super::{Connector, Parking, start};
 use crate::config::{Config, Http, Stdio, Transport, UpstreamConfig, for_test};
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Outcome, Principal};
 use crate::gateway::{AdmittedCall, GatewayError, Health, Offer, Target, Upstream};
@@ -75,7 +75,8 @@ impl Bench {
         change(&mut upstream, &mut config.limits);
         config.upstreams = vec![Arc::new(upstream)];
         let metrics = Arc::new(Metrics::new(&config));
-        Self { connector: start(Arc::clone(&config.upstreams[0]), &config.limits, metrics) }
+        let parking = Arc::new(Parking::new(&config, metrics));
+        Self { connector: start(Arc::clone(&config.upstreams[0]), &config.limits, parking) }
     }
 
     /// Waits for an offer of which `is_it` is true.

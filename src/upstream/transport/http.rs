@@ -210,6 +210,29 @@ impl Endpoint {
         }
     }
 
+    /// Answers a request of the server.
+    ///
+    /// # Errors
+    /// If the answer cannot be delivered in time, or is refused.
+    pub(in crate::upstream) async fn answer(
+        &self,
+        text: Bytes,
+        headers: Arc<HeaderMap>,
+    ) -> Result<(), Failure> {
+        let late = |_| Failure::unavailable("it did not take the answer to its question");
+        let response =
+            timeout(ASIDE, self.send(Method::POST, Some(text), &headers)).await.map_err(late)??;
+        let status = response.status();
+        self.finish_reading(response);
+        match status.is_success() {
+            true => Ok(()),
+            false => Err(Failure::unavailable(format!(
+                "it refused the answer to its question with HTTP status {}",
+                status.as_u16()
+            ))),
+        }
+    }
+
     /// Sends a message that nobody waits for, in the background, unless too many are on their way.
     fn send_aside(&self, text: Bytes, headers: Arc<HeaderMap>) {
         let Ok(permit) = Arc::clone(&self.0.asides).try_acquire_owned() else {

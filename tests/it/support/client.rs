@@ -251,6 +251,8 @@ pub struct Client {
     pub hello: Option<Value>,
     /// Path of the endpoint.
     pub path: String,
+    /// Its `ClientCapabilities`, as text.
+    pub capabilities: String,
     next: AtomicU64,
 }
 
@@ -266,7 +268,15 @@ impl Client {
     /// A client of whoever serves there.
     pub fn at(address: SocketAddr, era: Era) -> Self {
         let next = AtomicU64::new(FIRST_ID);
-        Self { address, era, headers: Vec::new(), hello: None, path: "/mcp".to_owned(), next }
+        Self {
+            address,
+            era,
+            headers: Vec::new(),
+            hello: None,
+            path: "/mcp".to_owned(),
+            capabilities: "{}".to_owned(),
+            next,
+        }
     }
 
     /// A client of the era, with a session if the era has them.
@@ -303,9 +313,16 @@ impl Client {
         self
     }
 
+    /// Declares capabilities from now on.
+    pub fn able(self, capabilities: &str) -> Self {
+        Self { capabilities: capabilities.to_owned(), ..self }
+    }
+
     /// Opens a session.
     pub fn connected(mut self, version: &str) -> Self {
-        let response = self.post(initialize(version)).send();
+        let hello = initialize(version)
+            .replace(r#""capabilities":{}"#, &format!(r#""capabilities":{}"#, self.capabilities));
+        let response = self.post(hello).send();
         assert_eq!(response.status, 200, "{}", response.text());
         let hello = response.json();
         let agreed = hello["result"]["protocolVersion"].as_str().expect("a version").to_owned();
@@ -341,7 +358,11 @@ impl Client {
     /// The text of a request with fresh id. `params` is an object as text, without reserved `_meta`.
     pub fn body(&self, method: &str, params: &str) -> String {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let params = if self.era == Era::Modern { with_meta(params) } else { params.to_owned() };
+        let declared = |text: String| {
+            let key = r#""io.modelcontextprotocol/clientCapabilities":"#;
+            text.replacen(&format!("{key}{{}}"), &format!("{key}{}", self.capabilities), 1)
+        };
+        let params = if self.era == Era::Modern { declared(with_meta(params)) } else { params.to_owned() };
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
     }
 

@@ -14,6 +14,11 @@ pub enum Transport {
     Http,
 }
 
+impl Transport {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Stdio, Self::Http];
+}
+
 /// One cell of the matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {

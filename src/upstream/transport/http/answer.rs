@@ -11,10 +11,11 @@ use tokio::time::{sleep, timeout};
 
 use super::{Endpoint, fault};
 use crate::gateway::GatewayErrorKind;
-use crate::mcp::{Body, Message, Response};
+use crate::mcp::{Body, Message, Request, Response};
 use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
 use crate::upstream::listener::{Concern, Listener};
+use crate::upstream::question::WayBack;
 use crate::upstream::transport::{Resumption, answers, salvage_id, unreadable};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::json::{self, JsonError};
@@ -181,7 +182,24 @@ impl Reading<'_> {
                 }
                 None
             }
-            request @ Message::Request(_) => absorb_unsolicited(self.endpoint, &self.headers, request),
+            Message::Request(request) => {
+                self.hear(request).await;
+                None
+            }
+        }
+    }
+}
+
+impl Reading<'_> {
+    /// Takes a request of the server that came on the stream of a call: a question to its caller, if it is one.
+    async fn hear(&self, request: Request) {
+        let way_back = || WayBack::Http(self.endpoint.clone(), self.headers.clone());
+        let left = match &self.listener {
+            Some(listener) => listener.ask(request, way_back).await,
+            None => Some(request),
+        };
+        if let Some(request) = left {
+            absorb_unsolicited(self.endpoint, &self.headers, Message::Request(request));
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Sealed session ids: what a session agreed on, readable by every replica that has the key, by nobody else.
+//! Sealed texts that peers keep for us: readable by every replica that has the key, by nobody else, and
+//! unchanged.
 //!
-//! Must not know: which sessions live.
+//! Must not know: what is in them.
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -21,32 +22,50 @@ const MAX_TOKEN: usize = 8 * 1024;
 
 /// A key could not be set up: the random source or the cipher failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the key for session ids cannot be set up")]
-pub(super) struct SealError;
+#[error("the key for sealed texts cannot be set up")]
+pub(crate) struct SealError;
+
+/// What sealed texts are for. One of another purpose does not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Ids of sessions.
+    Session,
+    /// States of requests that wait for answers.
+    RequestState,
+}
+
+impl Purpose {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session key",
+            Self::RequestState => "request state key",
+        }
+    }
+}
 
 /// Seals and opens tokens.
-pub(super) struct Sealer {
+pub(crate) struct Sealer {
     key: RandomizedNonceKey,
     key_id: [u8; KEY_ID_LEN],
 }
 
 /// What was in a token.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Opened {
+pub(crate) struct Opened {
     /// When it was sealed, in milliseconds since 1970.
-    pub(super) issued_ms: u64,
+    pub(crate) issued_ms: u64,
     /// What was sealed.
-    pub(super) content: Vec<u8>,
+    pub(crate) content: Vec<u8>,
 }
 
 impl Sealer {
-    /// With the configured key, or a random one that dies with the process.
+    /// For one purpose, with the configured key, or a random one that dies with the process.
     ///
     /// # Errors
     /// If the system has no randomness.
-    pub(super) fn new(config: &Sessions) -> Result<Self, SealError> {
+    pub(crate) fn new(config: &Sessions, purpose: Purpose) -> Result<Self, SealError> {
         let secret = match &config.key {
-            Some(key) => derive("session key", key.expose_secret().as_bytes()),
+            Some(key) => derive(purpose.name(), key.expose_secret().as_bytes()),
             None => {
                 let mut random = [0_u8; 32];
                 aws_lc_rs::rand::fill(&mut random).map_err(|_| SealError)?;
@@ -60,7 +79,7 @@ impl Sealer {
     }
 
     /// A token of visible ASCII that only [`Sealer::open`] with the same key can read.
-    pub(super) fn seal(&self, issued_ms: u64, content: &[u8]) -> Result<String, SealError> {
+    pub(crate) fn seal(&self, issued_ms: u64, content: &[u8]) -> Result<String, SealError> {
         let mut token = Vec::with_capacity(HEAD_LEN + NONCE_LEN + content.len() + TAG_LEN);
         token.push(FORM);
         token.extend_from_slice(&self.key_id);
@@ -76,7 +95,7 @@ impl Sealer {
     }
 
     /// What a token says; `None` for everything that was not sealed with this key, bit for bit.
-    pub(super) fn open(&self, token: &str) -> Option<Opened> {
+    pub(crate) fn open(&self, token: &str) -> Option<Opened> {
         if token.len() > MAX_TOKEN {
             return None;
         }
@@ -115,7 +134,7 @@ mod tests {
     fn sealer(key: Option<&str>) -> Sealer {
         let idle_timeout = Duration::from_secs(1);
         let key = key.map(|key| key.to_owned().into());
-        Sealer::new(&Sessions { idle_timeout, keep_alive: idle_timeout, key }).unwrap()
+        Sealer::new(&Sessions { idle_timeout, keep_alive: idle_timeout, key }, Purpose::Session).unwrap()
     }
 
     #[test]
