@@ -135,12 +135,13 @@ impl InFlight {
     }
 
     /// The only call in flight, if it has asked for log messages. With another one beside it, nobody is
-    /// given any: a server that logs unasked would show one client what another one's call is about.
+    /// given any: a server that logs unasked would show one client what another one's call is about. What we
+    /// ask for ourselves, and the subscription that is always open, are no calls: they have no listener.
     fn only_one_that_asked_for_logs(&self) -> Option<Listener> {
         let table = self.lock();
-        let mut waiting = table.waiting.values();
-        let (only, None) = (waiting.next()?, waiting.next()) else { return None };
-        only.listener.as_ref().filter(|listener| listener.logs == Logs::Asked).cloned()
+        let mut calls = table.waiting.values().filter_map(|waiting| waiting.listener.as_ref());
+        let (only, None) = (calls.next()?, calls.next()) else { return None };
+        Some(only).filter(|listener| listener.logs == Logs::Asked).cloned()
     }
 
     /// Fails everybody who waits, and whoever comes later.
@@ -180,5 +181,31 @@ impl Flight<'_> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::exchange::EventSink;
+    use crate::mcp::Message;
+    use crate::wire::json;
+
+    #[tokio::test]
+    async fn an_open_subscription_keeps_no_log_message_from_the_only_call() {
+        let text = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+        let Ok(Message::Notification(log)) = json::parse(Bytes::from(text)) else { panic!() };
+        let listener =
+            || Some(Listener { events: EventSink::new().0, caller_token: None, logs: Logs::Asked });
+        let table = InFlight::default();
+        let _subscription = table.enter(1, None).unwrap();
+        assert!(table.only_one_that_asked_for_logs().is_none());
+        let _call = table.enter(2, listener()).unwrap();
+        assert!(table.only_one_that_asked_for_logs().is_some());
+        assert!(!matches!(table.hear(&log).await, Heard::Unattributed));
+        let _other = table.enter(3, listener()).unwrap();
+        assert!(matches!(table.hear(&log).await, Heard::Unattributed));
     }
 }
