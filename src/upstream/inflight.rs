@@ -197,8 +197,14 @@ mod tests {
     async fn an_open_subscription_keeps_no_log_message_from_the_only_call() {
         let text = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
         let Ok(Message::Notification(log)) = json::parse(Bytes::from(text)) else { panic!() };
-        let listener =
-            || Some(Listener { events: EventSink::new().0, caller_token: None, logs: Logs::Asked });
+        let listener = || {
+            Some(Listener {
+                events: EventSink::new().0,
+                caller_token: None,
+                logs: Logs::Asked,
+                questions: None,
+            })
+        };
         let table = InFlight::default();
         let _subscription = table.enter(1, None).unwrap();
         assert!(table.only_one_that_asked_for_logs().is_none());

@@ -270,11 +270,13 @@ fn is_session_lost(session: &Session, reply: &Result<Reply, Failure>) -> bool {
         Err(failure) => failure.status == Some(404),
         Ok(Reply { status: Some(404), .. }) => true,
         Ok(Reply { status: Some(400), response, .. }) => {
-            // What answers our id has read the request, and may have run it. The look-alikes in the wild have
-            // `null`, or a text of their own, there.
-            let is_early = response.id.as_ref().and_then(Id::number).is_none();
-            let is_about_it = |message: String| message.to_ascii_lowercase().contains("session");
-            is_early && response.error_message().is_some_and(is_about_it)
+            // What answers our id has read the request, and may have run it, unless it speaks as the transport
+            // does. The other look-alikes in the wild have `null`, or a text of their own, for an id.
+            let is_foreign = response.id.as_ref().and_then(Id::number).is_none();
+            response.error_message().is_some_and(|message| {
+                let is_about_it = message.to_ascii_lowercase().contains("session");
+                is_about_it && (is_foreign || message.starts_with("Bad Request"))
+            })
         }
         Ok(_) => false,
     }

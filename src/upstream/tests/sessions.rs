@@ -117,6 +117,26 @@ async fn ses_02_a_lost_session_is_made_again_once_and_the_request_repeated() {
 }
 
 #[tokio::test]
+async fn con_05_a_tools_own_error_about_a_session_is_no_lost_session() {
+    let site = Site::open(|seen: &Seen| match seen.method() {
+        "initialize" => {
+            let mut response = legacy(seen);
+            response.headers_mut().insert("mcp-session-id", "s".parse().unwrap());
+            response
+        }
+        "tools/call" => typed(400, "application/json", seen.error(-32000, "the browser session has crashed")),
+        _ => legacy(seen),
+    })
+    .await;
+    let bench = Bench::http(&site.url);
+    bench.ready().await;
+    let outcome = bench.run(call("echo", json!({})).call).await.unwrap();
+    assert_eq!(outcome.answer().response.error_code(), Some(-32000));
+    assert_eq!(site.seen_of("tools/call").len(), 1, "what may have run is not repeated");
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn a_server_that_keeps_no_session_is_down_and_not_asked_for_ever() {
     let site = Site::open(|seen: &Seen| match seen.method() {
         "initialize" => {
