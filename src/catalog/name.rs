@@ -126,7 +126,7 @@ mod tests {
             let exposed = of(prefix).expose(native);
             assert!(exposed.ends_with(&format!("_{prefix}{native}")), "{exposed}");
             let under = |other: &&str| !other.is_empty() && exposed.starts_with(*other);
-            assert!(!all.iter().any(|other| under(other)), "no rule over another prefix means it: {exposed}");
+            assert!(!all.iter().any(under), "no rule over another prefix means it: {exposed}");
         }
     }
 }
