@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -93,21 +96,39 @@ class Plan:
             cache = {"MCP_REMOTE_CONFIG_DIR": str(work / f"mcp-remote-{slug}")}
             described["env"] = {**CHILD_ENVIRONMENT, **cache, **self.client.environment}
         path.write_text(json.dumps(described))
-        with (work / f"client-{slug}.log").open("wb") as errors:
-            done = subprocess.run(
-                [str(part) for part in [*self.client.command, path]],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                timeout=180,
-                check=False,
-                env=CHILD_ENVIRONMENT,
-                start_new_session=True,
-            )
-        records = [json.loads(line) for line in done.stdout.splitlines()]
-        if done.returncode != 0:
+        output, code = run_group([*self.client.command, path], work / f"client-{slug}.log")
+        records = []
+        for line in output.splitlines():
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                records.append({"step": "crash", "problem": f"no JSON on standard output: {line[:300]!r}"})
+        if code != 0:
             tail = (work / f"client-{slug}.log").read_text(errors="replace")[-3000:]
-            records.append({"step": "crash", "problem": f"exit code {done.returncode}:\n{tail}"})
+            records.append({"step": "crash", "problem": f"exit code {code}:\n{tail}"})
         return records
+
+
+def run_group(command: list[Any], errors: Path, seconds: float = 180) -> tuple[bytes, int | str]:
+    """Runs a program in a process group of its own, of which nothing is left afterwards."""
+    with errors.open("wb") as log:
+        child = subprocess.Popen(
+            [str(part) for part in command],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=CHILD_ENVIRONMENT,
+            start_new_session=True,
+        )
+    try:
+        output, _ = child.communicate(timeout=seconds)
+        code: int | str = child.returncode
+    except subprocess.TimeoutExpired:
+        code = f"none: still running after {seconds:.0f} s"
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    if isinstance(code, str):
+        output, _ = child.communicate()
+    return output, code
 
 
 def make_clients(tokens: dict[str, str]) -> list[Client]:
@@ -134,6 +155,7 @@ def make_clients(tokens: dict[str, str]) -> list[Client]:
         Client("typescript-v2 auto", typescript_v2, "auto", MODERN, typescript),
         Client("typescript-v2 pinned", typescript_v2, MODERN, MODERN, typescript),
         Client("mcp-remote legacy", python_v2, "legacy", LEGACY, typescript, bridge=remote),
+        Client("mcp-remote auto", python_v2, "auto", MODERN, typescript, bridge=remote),
     ]
 
 
