@@ -239,7 +239,7 @@ def judge_run(tally: Tally, plan: Plan, records: list[dict[str, Any]], reference
     foreign = [line for line in logs if not line.startswith(plan.nonce)]
     tally.check(f"{name}: no log message of somebody else's call", f"{foreign}" if foreign else None)
     for server in plan.servers:
-        if server.ours and server.over_http and plan.steps["progress"]:
+        if server.ours and server.log_is_attributable and plan.steps["progress"]:
             wanted = [f"{plan.nonce} {server.name} step {number}" for number in (1, 2, 3)]
             mine = [line for line in logs if line.startswith(f"{plan.nonce} {server.name} ")]
             tally.check(f"{name}: log messages of {server.name}", None if mine == wanted else f"got {mine}")

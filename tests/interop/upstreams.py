@@ -46,6 +46,11 @@ class Server:
     def over_http(self) -> bool:
         return "url" in self.upstream
 
+    @property
+    def log_is_attributable(self) -> bool:
+        """Not where a legacy server logs on a pipe: nothing tells to whose call a message belongs."""
+        return self.over_http or self.kind != "python-v1"
+
 
 # What a result has to be
 
