@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
 ENVIRONMENT = TARGET / "test-env"
-NODE = ENVIRONMENT / "node-binary"
+NODE = ENVIRONMENT / "path" / "node"
 NODE_PACKAGES = ENVIRONMENT / "node" / "node_modules"
 PYTHON_V1 = ENVIRONMENT / "python-v1" / "bin" / "python"
 PYTHON_V2 = ENVIRONMENT / "python-v2" / "bin" / "python"
