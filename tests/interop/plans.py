@@ -29,6 +29,8 @@ class Client:
     # For a client that speaks over stdio: the program it starts, and that program's environment.
     bridge: Callable[[str, str], list[str]] | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    # Whether it says that it can be asked for roots, sampling and elicitation.
+    can_be_asked: bool = False
 
 
 @dataclass
@@ -64,7 +66,7 @@ class Plan:
                 delay = 800 - 200 * number
                 self.add("parallel", server, Call("slow_echo", {"text": text, "delay_ms": delay}, text_is(text)))
         for server in self.servers:
-            if server.kind == "everything":
+            if server.kind.startswith("everything"):
                 for number in range(4):
                     text = f"{self.nonce} {server.name} {number}"
                     self.add("parallel", server, Call("echo", {"message": text}, text_is(f"Echo: {text}")))
@@ -89,6 +91,7 @@ class Plan:
             "url": self.url,
             "token": self.client.token,
             "mode": self.client.mode,
+            "can_be_asked": self.client.can_be_asked,
             **self.steps,
         }
         if self.client.bridge:

@@ -8,6 +8,7 @@ programs on the official SDKs that carry out a plan and print what they saw. All
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -31,6 +32,7 @@ from harness import (
     require_waypost,
     set_up,
     stopping,
+    wait_until,
 )
 from inspector import run_inspector
 from plans import Client, Plan, judge_run, make_clients
@@ -105,6 +107,7 @@ def list_directly(servers: list[Server], work: Path, upstream_token: str) -> dic
         client = Client("direct", python_v2, upstream.get("era", "auto"), "")
         if server.over_http:
             client.token = upstream_token if "headers" in upstream else ""
+            client.can_be_asked = server.kind == "everything-asked"
         else:
             client.bridge = lambda *_: [upstream["command"], *upstream["args"]]
             client.environment = upstream.get("env", {})
@@ -121,11 +124,24 @@ def list_directly(servers: list[Server], work: Path, upstream_token: str) -> dic
     return tools
 
 
+def wait_for_late_tools(waypost: Waypost, token: str, wanted: int) -> None:
+    """`everything` adds tools after the handshake. If they never come, that is for the clients' checks to say."""
+
+    def complete() -> bool:
+        listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        _, _, body = request(waypost.url, listing, {"Authorization": f"Bearer {token}"})
+        return len(json.loads(body)["result"]["tools"]) >= wanted
+
+    with contextlib.suppress(TimeoutError):
+        wait_until("the list of tools is not complete", complete, 10)
+
+
 def run_directly(tally: Tally, servers: list[Server], work: Path) -> None:
     for server in servers:
         if not server.over_http or "headers" in server.upstream:
             continue
-        legacy_only = server.kind in ("everything", "python-v1")
+        kind = server.kind.removesuffix("-asked")
+        legacy_only = kind in ("everything", "python-v1")
         for client in make_clients({"python": "", "typescript": ""}):
             if server.kind == "typescript-v2" and client.protocol == LEGACY:
                 continue
@@ -133,7 +149,7 @@ def run_directly(tally: Tally, servers: list[Server], work: Path) -> None:
                 continue
             client.protocol = LEGACY if legacy_only else client.protocol
             client.name += f" directly at {server.name}"
-            one = Server(server.name, server.kind, server.upstream, server.calls, server.ours)
+            one = Server(server.name, kind, server.upstream, server.calls, server.ours)
             if server.ours:
                 protocol = client.protocol if server.kind != "typescript-v2" else "modern"
                 one.calls = own_calls(protocol)
@@ -166,6 +182,8 @@ def run_through_waypost(
 
     def prefix(server: Server) -> str:
         return f"{server.name}__"
+
+    wait_for_late_tools(waypost, tokens["python"], sum(len(server.tools) for server in servers))
 
     def plan_for(client: Client, nonce: str, *, only_parallel: bool) -> Plan:
         plan = Plan(waypost.url, client, servers, prefix, nonce)

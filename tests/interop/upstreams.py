@@ -222,7 +222,8 @@ def make_servers(work: Path, processes: list[Process], upstream_token: str) -> l
     memory = {**npm("server-memory"), "env": {"MEMORY_FILE_PATH": str(work / "memory.json")}}
     return [
         Server("everything", "everything", npm("server-everything", "stdio"), everything_calls),
-        Server("everything-http", "everything", http(everything_port), everything_calls),
+        # It offers more to a client that can be asked. Over a pipe, which all clients share, Waypost cannot.
+        Server("everything-http", "everything-asked", http(everything_port), everything_calls),
         Server(
             "filesystem",
             "filesystem",

@@ -13,6 +13,7 @@ import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPDeprecationWarning
+from mcp_types import ErrorData
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp import Client, MCPError, StdioServerParameters
@@ -77,6 +78,10 @@ async def carry_out(client: Client, plan: dict[str, Any]) -> None:
     say(step="parallel-time", seconds=time.monotonic() - started)
 
 
+async def decline(*_: Any) -> ErrorData:
+    return ErrorData(code=-1, message="nobody is here to answer")
+
+
 async def main() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text())
 
@@ -90,7 +95,12 @@ async def main() -> None:
             target: Any = StdioServerParameters(command=command, args=arguments, env=plan["env"])
         else:
             target = streamable_http_client(plan["url"], http_client=http)
-        async with Client(target, mode=plan["mode"], log_level="info", logging_callback=on_log) as client:
+        asked = {f"{what}_callback": decline for what in ("list_roots", "sampling", "elicitation")}
+        able = asked if plan["can_be_asked"] else {}
+        async with Client(target, mode=plan["mode"], log_level="info", logging_callback=on_log, **able) as client:
+            if plan["can_be_asked"]:
+                # Some servers add tools when they have seen what the client can do.
+                await anyio.sleep(1)
             await carry_out(client, plan)
     say(step="close")
 
