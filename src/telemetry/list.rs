@@ -56,7 +56,7 @@ metrics! {
     CALL_REQUEST_BYTES Kind::Counter, "waypost_call_request_bytes_total" ["upstream"]
         "Bytes of the requests of calls, as their clients sent them."
     CALL_RESPONSE_BYTES Kind::Counter, "waypost_call_response_bytes_total" ["upstream"]
-        "Bytes of the answers to calls, as their clients got them."
+        "Bytes of the answers to calls, as the upstreams sent them; answers of Waypost's own count nothing."
     CALLS_IN_FLIGHT Kind::Gauge, "waypost_calls_in_flight" ["upstream"]
         "Calls that are with an upstream now."
     QUESTIONS Kind::Counter, "waypost_questions_total" ["upstream"]

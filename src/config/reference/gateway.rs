@@ -233,7 +233,8 @@ pub(crate) static PARKED_CALLS_PER_CLIENT: Key<Bounded<u64>> = Key {
 
 pub(crate) static EDGE: Key<Nested> = Key {
     name: "edge",
-    about: "Limit on requests per caller, whatever they are, before anything else is done with them.",
+    about: "Limit on POSTs per caller, whatever they ask, once they are authenticated and read. By client, or \
+            by address where there is no token.",
     form: Nested(&EDGE_TABLE),
 };
 
