@@ -7,6 +7,7 @@
 mod access;
 mod admit;
 mod error;
+mod extensions;
 mod feed;
 mod limits;
 mod local;

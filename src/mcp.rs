@@ -5,6 +5,7 @@
 mod capability;
 mod code;
 mod draft;
+pub mod extension;
 mod id;
 mod kind;
 mod message;

@@ -120,7 +120,7 @@ impl Edit<'_> {
             Routing::Name(ListKind::Prompts) => self.each(result, "messages", Self::message),
             Routing::Name(_) => self.each(result, "content", Self::block),
             Routing::Uri => self.each(result, "contents", Self::contents),
-            Routing::Local | Routing::List(_) | Routing::Reference => {}
+            Routing::Local | Routing::List(_) | Routing::Reference | Routing::Extension => {}
         }
     }
 

@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::endpoint::{Caller, Endpoint, Step, Terms, quoted, server_info};
+use super::endpoint::{Caller, Endpoint, Step, Terms, quoted};
 use super::legacy_session::SessionUse;
 use super::level::{Level, Logs};
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
@@ -52,13 +52,13 @@ pub(super) fn serve(
             return Step::Done(Reply::accepted());
         }
     };
-    let method = Method::known(&request.method).filter(|method| endpoint.gateway.serves(*method));
+    let method = Some(Method::of(&request.method)).filter(|method| endpoint.gateway.serves(*method));
     match method.map(|method| (method, method.routing())) {
         Some((Method::Initialize, _)) => Step::Done(initialize(endpoint, caller, &request)),
         Some((Method::Ping, _)) => Step::Done(Reply::result(&request.id, object(&[]))),
         Some((Method::SetLevel, _)) => Step::Done(set_level(session, &request)),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
-        Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference)) => {
+        Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference | Routing::Extension)) => {
             call(endpoint, caller, session, (method, request, asking))
         }
         Some((_, Routing::Local)) | None => Step::Done(unknown(&request)),
@@ -84,8 +84,8 @@ fn initialize(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply 
     let instructions = endpoint.gateway.instructions(&caller.principal);
     let result = object(&[
         ("protocolVersion", Some(quoted(version.as_str()))),
-        ("capabilities", Some(endpoint.gateway.capabilities().bytes().clone())),
-        ("serverInfo", Some(server_info())),
+        ("capabilities", Some(endpoint.gateway.capabilities(&caller.principal).bytes().clone())),
+        ("serverInfo", Some(endpoint.identity.at(version))),
         ("instructions", instructions.as_deref().map(quoted)),
     ]);
     let reply = Reply::result(&request.id, result);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 
-use super::endpoint::{Caller, Endpoint, Step, Terms, quoted, server_info};
+use super::endpoint::{Caller, Endpoint, Step, Terms, quoted};
 use super::level::{Level, Logs};
 use super::listening::Listening;
 use super::media::{Accepts, single};
@@ -45,12 +45,12 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
             return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &refusal));
         }
     };
-    let method = Method::known(&request.method).filter(|method| endpoint.gateway.serves(*method));
+    let method = Some(Method::of(&request.method)).filter(|method| endpoint.gateway.serves(*method));
     match method.map(|method| (method, method.routing())) {
         Some((Method::Discover, _)) => Step::Done(discover(endpoint, caller, &request)),
         Some((Method::Listen, _)) => listen(endpoint, caller, headers, request),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
-        Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference)) => {
+        Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference | Routing::Extension)) => {
             if let Err(refusal) = check_mirrored(endpoint, caller, headers, (method, &request)) {
                 return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &refusal));
             }
@@ -108,7 +108,7 @@ fn named(request: &Request) -> Option<String> {
     match Method::known(&request.method)?.routing() {
         Routing::Name(_) => request.param_string("name"),
         Routing::Uri => request.param_string("uri"),
-        Routing::Reference | Routing::List(_) | Routing::Local => None,
+        Routing::Reference | Routing::List(_) | Routing::Local | Routing::Extension => None,
     }
 }
 
@@ -181,11 +181,11 @@ fn discover(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply {
     let result = object(&[
         ("resultType", Some(quoted("complete"))),
         ("supportedVersions", Some(Raw::from_value(&supported()).bytes().clone())),
-        ("capabilities", Some(endpoint.gateway.capabilities().bytes().clone())),
+        ("capabilities", Some(endpoint.gateway.capabilities(&caller.principal).bytes().clone())),
         ("instructions", instructions.as_deref().map(quoted)),
         ("ttlMs", Some(milliseconds(DISCOVERY_TTL))),
         ("cacheScope", Some(quoted("private"))),
-        ("_meta", Some(meta())),
+        ("_meta", Some(meta(endpoint))),
     ]);
     Reply::result(&request.id, result)
 }
@@ -205,7 +205,7 @@ fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request)
         ("nextCursor", page.next_cursor.as_deref().map(quoted)),
         ("ttlMs", Some(milliseconds(page.ttl))),
         ("cacheScope", Some(quoted(scope))),
-        ("_meta", Some(meta())),
+        ("_meta", Some(meta(endpoint))),
     ]);
     Reply::result(&request.id, result)
 }
@@ -256,8 +256,8 @@ fn refuse(kind: ListKind, request: &Request, error: GatewayError) -> Reply {
     reply(&Asked { era: Era::Modern, method: kind.method(), id: request.id.clone() }, Err(error))
 }
 
-fn meta() -> Bytes {
-    object(&[(key::SERVER_INFO, Some(server_info()))])
+fn meta(endpoint: &Endpoint) -> Bytes {
+    object(&[(key::SERVER_INFO, Some(endpoint.identity.newest()))])
 }
 
 fn milliseconds(time: Duration) -> Bytes {

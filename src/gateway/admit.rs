@@ -94,6 +94,8 @@ enum Subject {
     Uri(String),
     /// A template, or a resource, whose variables are to be completed.
     Reference(String),
+    /// Nothing but a method, of an extension.
+    Method(String),
 }
 
 /// Runs every check on a call. `findings` is filled in as far as the checks came.
@@ -138,6 +140,7 @@ fn subject(call: &Call) -> Result<Subject, GatewayError> {
             uri.map(Subject::Uri).ok_or_else(|| invalid("`params.uri` must be a string"))
         }
         Routing::Reference => reference(call),
+        Routing::Extension => Ok(Subject::Method(call.request.method.to_string())),
         Routing::Local | Routing::List(_) => {
             Err(GatewayError::new(GatewayErrorKind::Internal, "the method goes to no upstream"))
         }
@@ -180,6 +183,7 @@ fn grant(
         }
         Subject::Uri(uri) => access::grant_uri(known, principal, uri, reveal),
         Subject::Reference(uri) => access::grant_reference(known, principal, uri, reveal),
+        Subject::Method(method) => gateway.extended(current, principal, method).map(Grant::whole),
     };
     let refusal = match granted {
         Ok(grant) => return Ok(grant),
@@ -213,6 +217,7 @@ fn absent_owner(
                 let native = gateway.names.get(index)?.under_prefix(name)?;
                 client.filter(*kind).admits(name) && config.filter(*kind).admits(native)
             }
+            Subject::Method(_) => return None,
             Subject::Uri(uri) | Subject::Reference(uri) => {
                 let (native, _) = split_tag(uri).filter(|(_, label)| *label == &*config.name)?;
                 let kind = ListKind::Resources;

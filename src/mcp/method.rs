@@ -15,6 +15,8 @@ pub enum Routing {
     Uri,
     /// Goes to the upstream that offers what `params.ref` names.
     Reference,
+    /// Goes to the upstream that has the extension.
+    Extension,
 }
 
 macro_rules! methods {
@@ -22,10 +24,15 @@ macro_rules! methods {
         /// A method that Waypost knows.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "the wire name of each says it")]
-        pub enum Method { $($variant,)* }
+        pub enum Method {
+            $($variant,)*
+            /// A method of an extension that Waypost does not know. Its name stands in the request only: a name
+            /// that a peer chose is no label.
+            Extension,
+        }
 
         impl Method {
-            /// All methods.
+            /// All methods with a name of their own.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// The method with this name on the wire.
@@ -34,10 +41,16 @@ macro_rules! methods {
                 match text { $($text => Some(Self::$variant),)* _ => None }
             }
 
-            /// The name on the wire.
+            /// The method with this name on the wire; [`Self::Extension`] where there is none.
+            #[must_use]
+            pub fn of(text: &str) -> Self {
+                Self::known(text).unwrap_or(Self::Extension)
+            }
+
+            /// The name on the wire, and in metrics.
             #[must_use]
             pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
+                match self { $(Self::$variant => $text,)* Self::Extension => "extension" }
             }
 
             /// The capability of a server that the method belongs to, where it belongs to one.
@@ -48,14 +61,14 @@ macro_rules! methods {
                     (Routing::List(kind) | Routing::Name(kind), _) => Some(kind.capability()),
                     (Routing::Uri, _) => Some(ListKind::Resources.capability()),
                     (Routing::Reference, _) => Some("completions"),
-                    (Routing::Local, _) => None,
+                    (Routing::Local | Routing::Extension, _) => None,
                 }
             }
 
             /// How a request with this method finds its way.
             #[must_use]
             pub fn routing(self) -> Routing {
-                match self { $(Self::$variant => $routing,)* }
+                match self { $(Self::$variant => $routing,)* Self::Extension => Routing::Extension }
             }
         }
     };

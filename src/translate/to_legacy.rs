@@ -29,7 +29,10 @@ impl Onward<'_> {
             Some(Routing::Reference) => {
                 self.reference(request).map(|changed| ("ref", Some(changed))).into_iter().collect()
             }
-            Some(Routing::Name(_) | Routing::Uri | Routing::Local | Routing::List(_)) | None => Vec::new(),
+            Some(
+                Routing::Name(_) | Routing::Uri | Routing::Local | Routing::List(_) | Routing::Extension,
+            )
+            | None => Vec::new(),
         }
     }
 

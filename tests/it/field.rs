@@ -8,6 +8,7 @@ mod calls;
 mod config;
 mod edge;
 mod errors;
+mod extensions;
 mod feed;
 mod metrics;
 mod names;

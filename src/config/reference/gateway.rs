@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{AUTH, Bounded, CLIENTS, Choice, DEFAULTS, Flag, Free, Key, Nested, Secret, Table, UPSTREAMS};
+use super::{
+    AUTH, Bounded, CLIENTS, Choice, DEFAULTS, Flag, Free, Key, Nested, SERVER_INFO_KEY, Secret, Table,
+    UPSTREAMS,
+};
 use crate::config::units::Bytes;
 
 /// The whole file.
@@ -25,6 +28,7 @@ pub(crate) static TOP: Table = Table {
         &ALLOWED_ORIGINS,
         &POLICY_KEY,
         &INSTRUCTIONS,
+        &SERVER_INFO_KEY,
         &DRAIN_TIMEOUT,
         &LOG_KEY,
         &SCHEMA,
@@ -56,6 +60,7 @@ pub(crate) static TOP: Table = Table {
         ("logging", "log"),
         ("rate_limits", "limits"),
         ("metrics", "admin"),
+        ("serverInfo", "server_info"),
     ],
     example: "\
 upstreams:
