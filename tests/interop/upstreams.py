@@ -47,6 +47,11 @@ class Server:
         return "url" in self.upstream
 
     @property
+    def over_sse(self) -> bool:
+        """Over HTTP+SSE of 2024-11-05."""
+        return self.upstream.get("url", "").endswith("/sse")
+
+    @property
     def log_is_attributable(self) -> bool:
         """Not where a legacy server logs on a pipe: nothing tells to whose call a message belongs."""
         return self.over_http or self.kind != "python-v1"
