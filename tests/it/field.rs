@@ -20,4 +20,5 @@ mod schemas;
 mod sessions;
 mod stdio;
 mod streams;
+mod tasks;
 mod version;
