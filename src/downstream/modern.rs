@@ -51,6 +51,9 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
     let method = Some(Method::of(&request.method)).filter(|method| endpoint.gateway.serves(*method));
     match method.map(|method| (method, method.routing())) {
         Some((Method::Discover, _)) => Step::Done(discover(endpoint, caller, &request)),
+        Some((Method::Listen, _)) if hop.tasks.is_none() && asks_for_tasks(&request) => {
+            Step::Done(Reply::error(Era::Modern, &request.id, &missing_tasks()))
+        }
         Some((Method::Listen, _)) => listen(endpoint, caller, headers, request),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
         Some((method, Routing::Task)) if has_tasks(endpoint, method) => match hop.tasks {
@@ -80,6 +83,12 @@ fn call(endpoint: &Endpoint, caller: &Caller, (method, request, hop): (Method, R
 /// Whether there are tasks, and this can be asked of them.
 fn has_tasks(endpoint: &Endpoint, method: Method) -> bool {
     method.has_tasks(TaskMode::ByServer) && endpoint.gateway.has_tasks(TaskMode::ByServer)
+}
+
+/// Whether a subscription is to tell of tasks.
+fn asks_for_tasks(request: &Request) -> bool {
+    let filter = request.param("notifications");
+    filter.is_some_and(|filter| filter.object().get(filter.bytes(), "taskIds").is_some())
 }
 
 /// The refusal of a client that uses tasks without declaring that it knows them.

@@ -323,6 +323,12 @@ fn task_03_who_does_not_declare_tasks_has_none() {
             assert_eq!((bad.send().status, bad.send().code()), (400, -32020), "{method}");
         }
     }
+    let filter = format!(r#"{{"notifications":{{"toolsListChanged":true,"taskIds":[{}]}}}}"#, quoted(&id));
+    assert_eq!(plain.request("subscriptions/listen", &filter).send().code(), -32021);
+    let mut open = able(&gateway, Era::Modern).request("subscriptions/listen", &filter).open();
+    let ack = open.message().expect("an acknowledgement");
+    let told = json!({"toolsListChanged": true});
+    assert_eq!(ack["params"]["notifications"], told, "only what is told is acknowledged");
     for version in ["2024-11-05", "2025-06-18"] {
         let up = tasking(Era::Legacy, "old").stdio();
         let gateway = Config::new().upstream("up", &up).ready();
