@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    CallLimits, Charset, ClientConfig, Config, Filter, Http, Limits, Log, LogFormat, Naming, Sessions,
-    Transport, UpstreamConfig,
+    CallLimits, Charset, ClientConfig, Config, Filter, Http, Limits, Log, LogFormat, Naming, ServerInfo,
+    Sessions, Transport, UpstreamConfig,
 };
 
 /// A configuration with these upstreams (HTTP, to an address that nobody listens on) and clients.
@@ -29,6 +29,7 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         allowed_origins: vec![],
         reveal_denied: false,
         instructions: None,
+        server_info: ServerInfo::default(),
         drain_timeout: Duration::from_secs(30),
         log: Log { format: LogFormat::Human, level: "info".into() },
         hash: "0".repeat(16),
@@ -48,6 +49,7 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
         tools: Filter::default(),
         resources: Filter::default(),
         prompts: Filter::default(),
+        extensions: None,
         timeout: Duration::from_secs(60),
         connect_timeout: Duration::from_secs(30),
         list_timeout: Duration::from_secs(30),
@@ -65,6 +67,7 @@ fn client(name: &str) -> ClientConfig {
         tools: Filter::default(),
         resources: Filter::default(),
         prompts: Filter::default(),
+        extensions: None,
         limits: CallLimits::default(),
     }
 }

@@ -14,8 +14,8 @@ REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
 # The oldest revision has no scenario of its own, so what it may lose is in the list of the next.
 LISTS = {"2025-06-18": "2025-11-25"}
 CONDITIONS = {"@legacy", "@modern", "@stdio", "@http"}
-# The suite runs these and does not score them: an optional extension, and one that its authors have put on hold.
-NOT_JUDGED = re.compile(r"tasks-.*|server-sse-polling")
+# The suite runs these and does not score them: its authors have put them on hold.
+NOT_JUDGED = re.compile(r"tasks-status-notifications|server-sse-polling")
 
 
 @dataclass
