@@ -7,7 +7,18 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from harness import CHILD_ENVIRONMENT, ENVIRONMENT, NODE, PYTHON_V1, PYTHON_V2, ROOT, Process, Tally, Waypost, free_ports
+from harness import (
+    CHILD_ENVIRONMENT,
+    ENVIRONMENT,
+    NODE,
+    PYTHON_V1,
+    PYTHON_V2,
+    ROOT,
+    Process,
+    Tally,
+    Waypost,
+    free_ports,
+)
 
 HERE = Path(__file__).resolve().parent
 # Where the modules of the other runs are copied to: they find their packages beside them.
@@ -108,8 +119,10 @@ def run_ext_tasks(tally: Tally, url: str, token: str) -> None:
             tally.check(f"extensions: ext-tasks, {era}", seen)
             continue
         ended = [one.get("status") or one.get("failure") for one in seen["seen"]]
-        expect(tally, f"ext-tasks, {era}: tasks end as they should", ended, ["completed"] * len(texts[era]) + ["cancelled"])
-        found = [((one.get("result") or {}).get("content") or [{}])[0].get("text") for one in seen["seen"][: len(texts[era])]]
+        ends = [*("completed" for _ in texts[era]), "cancelled"]
+        expect(tally, f"ext-tasks, {era}: tasks end as they should", ended, ends)
+        results = [one.get("result") or {} for one in seen["seen"]][: len(texts[era])]
+        found = [(result.get("content") or [{}])[0].get("text") for result in results]
         expect(tally, f"ext-tasks, {era}: with their results", found, texts[era])
         expect(tally, f"ext-tasks, {era}: questions are asked", seen["questions"], questions[era])
 
