@@ -6,6 +6,7 @@ mod access;
 mod client;
 mod command;
 mod listen;
+mod resilience;
 mod secret;
 mod transport;
 mod upstream;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    CallLimits, Charset, ClientConfig, Config, Filter, Http, Limits, Log, LogFormat, Naming, Sessions,
-    Transport, UpstreamConfig,
+    CallLimits, Charset, ClientConfig, Config, Filter, Http, Limits, Log, LogFormat, Naming, Resilience,
+    Sessions, Transport, UpstreamConfig,
 };
 
 /// A configuration with these upstreams (HTTP, to an address that nobody listens on) and clients.
@@ -53,6 +53,7 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
         list_timeout: Duration::from_secs(30),
         grace: Duration::from_secs(30),
         refresh: Duration::from_secs(300),
+        resilience: Resilience::default(),
         limits: CallLimits::default(),
     }
 }

@@ -9,6 +9,7 @@ mod client;
 mod foreign;
 mod gateway;
 mod markdown;
+mod resilience;
 mod upstream;
 
 use std::fmt::Debug;
@@ -16,6 +17,7 @@ use std::fmt::Debug;
 pub(crate) use client::*;
 pub(crate) use foreign::*;
 pub(crate) use gateway::*;
+pub(crate) use resilience::*;
 pub(crate) use upstream::*;
 
 #[cfg(test)]
