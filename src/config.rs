@@ -9,6 +9,7 @@ mod effective;
 mod expand;
 #[cfg(test)]
 pub(crate) mod for_test;
+mod identity;
 mod load;
 mod mask;
 mod nearest;
@@ -35,6 +36,7 @@ use url::Url;
 use crate::mcp::{Era, ListKind};
 
 pub use effective::Effective;
+pub use identity::{Icon, ServerInfo};
 pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
 pub use problem::{Place, Problem, Problems, Severity};
@@ -71,6 +73,8 @@ pub struct Config {
     pub reveal_denied: bool,
     /// Text that goes before the instructions of the upstreams.
     pub instructions: Option<String>,
+    /// What clients are told of the gateway.
+    pub server_info: ServerInfo,
     /// How long calls in flight may go on after a signal to stop. Default 30 s.
     pub drain_timeout: Duration,
     /// The log.
@@ -98,6 +102,8 @@ pub struct UpstreamConfig {
     pub resources: Filter,
     /// Which of its prompts are offered; native names.
     pub prompts: Filter,
+    /// Which of its extensions are offered; identifiers. `None` leaves it to the other filters.
+    pub extensions: Option<Filter>,
     /// Budget of one call. Default 60 s.
     pub timeout: Duration,
     /// Budget of a connection attempt, handshake included. Default 30 s.
@@ -184,6 +190,8 @@ pub struct ClientConfig {
     pub resources: Filter,
     /// Which prompts it sees and may get; exposed names.
     pub prompts: Filter,
+    /// Which extensions it may use; identifiers. `None` leaves it to the other filters.
+    pub extensions: Option<Filter>,
     /// Limits on its calls.
     pub limits: CallLimits,
 }

@@ -14,6 +14,7 @@ mod endpoint;
 #[cfg(test)]
 mod for_test;
 mod http;
+mod identity;
 mod in_flight;
 mod legacy;
 mod legacy_session;

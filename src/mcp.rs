@@ -5,12 +5,14 @@
 mod capability;
 mod code;
 mod draft;
+pub mod extension;
 mod id;
 mod kind;
 mod message;
 mod meta;
 mod method;
 mod object;
+pub mod task;
 mod version;
 
 pub use capability::{has_capability, merge_capabilities};
@@ -22,4 +24,5 @@ pub use message::{Body, Message, Notification, Request, Response};
 pub use meta::{HOP_KEYS, key};
 pub use method::{Method, Routing};
 pub use object::{DuplicateKey, Look, Member, ObjectView, Raw, Span, elements};
+pub use task::TaskMode;
 pub use version::{Era, ProtocolVersion};

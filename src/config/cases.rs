@@ -133,6 +133,8 @@ fn the_least_file_has_every_default() {
     assert_eq!((config.limits.connections, config.limits.sessions, config.limits.depth), (4096, 10_000, 128));
     assert_eq!((config.limits.list_items, config.limits.list_pages), (10_000, 1_000));
     assert_eq!((config.limits.header_timeout, config.limits.body_timeout), (seconds(10), seconds(30)));
+    assert_eq!(config.server_info, ServerInfo::default());
+    assert_eq!(config.clients[0].extensions, None);
     assert!(config.limits.edge.is_none() && config.sessions.key.is_none() && !config.reveal_denied);
     let naming = Naming { separator: "__".into(), max_length: 64, charset: Charset::Strict };
     assert_eq!(config.naming, naming);
@@ -192,6 +194,12 @@ fn the_full_file_says_everything_otherwise() {
     assert_eq!(config.allowed_origins, ["https://app.example.com"]);
     assert_eq!((config.page_size, config.reveal_denied, config.drain_timeout), (Some(50), true, seconds(5)));
     assert_eq!(config.instructions.as_deref(), Some("Be kind."));
+    assert_eq!((config.server_info.name.as_str(), config.server_info.version.as_str()), ("acme", "7"));
+    assert_eq!(config.server_info.title.as_deref(), Some("Tools of Acme"));
+    let icons = &config.server_info.icons;
+    assert_eq!((icons.len(), icons[0].theme, icons[0].sizes.len()), (2, Some("dark"), 2));
+    assert_eq!(texts(github.extensions.as_ref().unwrap().allow.as_ref().unwrap()), ["com.example/*"]);
+    assert_eq!(texts(&config.clients[1].extensions.as_ref().unwrap().deny), ["*"]);
     assert_eq!(config.log, Log { format: LogFormat::Json, level: "info,waypost=debug".into() });
     let naming = Naming { separator: "__".into(), max_length: 128, charset: Charset::Any };
     assert_eq!(config.naming, naming);

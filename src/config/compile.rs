@@ -5,6 +5,7 @@
 mod access;
 mod client;
 mod command;
+mod identity;
 mod listen;
 mod resilience;
 mod secret;
@@ -51,6 +52,7 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
             .within(&keys::POLICY_KEY, |policy| policy.flag(&keys::REVEAL_DENIED))
             .unwrap_or_default(),
         instructions: instructions(&mut top),
+        server_info: identity::server_info(&mut top),
         drain_timeout: top.bounded(&keys::DRAIN_TIMEOUT).unwrap_or_default(),
         log: log(&mut top),
         hash: String::new(),

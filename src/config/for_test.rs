@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    CallLimits, Charset, ClientConfig, Config, Filter, Http, Limits, Log, LogFormat, Naming, Resilience,
+    CallLimits, Charset, ClientConfig, Config, Filter, Http, Limits, Log, LogFormat, Naming, ServerInfo,
     Sessions, Transport, UpstreamConfig,
 };
 
@@ -29,6 +29,7 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         allowed_origins: vec![],
         reveal_denied: false,
         instructions: None,
+        server_info: ServerInfo::default(),
         drain_timeout: Duration::from_secs(30),
         log: Log { format: LogFormat::Human, level: "info".into() },
         hash: "0".repeat(16),
@@ -48,12 +49,13 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
         tools: Filter::default(),
         resources: Filter::default(),
         prompts: Filter::default(),
+        extensions: None,
         timeout: Duration::from_secs(60),
         connect_timeout: Duration::from_secs(30),
         list_timeout: Duration::from_secs(30),
         grace: Duration::from_secs(30),
         refresh: Duration::from_secs(300),
-        resilience: Resilience::default(),
+        resilience: super::Resilience::default(),
         limits: CallLimits::default(),
     }
 }
@@ -66,6 +68,7 @@ fn client(name: &str) -> ClientConfig {
         tools: Filter::default(),
         resources: Filter::default(),
         prompts: Filter::default(),
+        extensions: None,
         limits: CallLimits::default(),
     }
 }

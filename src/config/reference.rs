@@ -8,6 +8,7 @@
 mod client;
 mod foreign;
 mod gateway;
+mod identity;
 mod markdown;
 mod resilience;
 mod upstream;
@@ -17,6 +18,7 @@ use std::fmt::Debug;
 pub(crate) use client::*;
 pub(crate) use foreign::*;
 pub(crate) use gateway::*;
+pub(crate) use identity::*;
 pub(crate) use resilience::*;
 pub(crate) use upstream::*;
 

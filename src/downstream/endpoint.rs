@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ask::{Asker, Asks, Questions};
+use super::identity::Identity;
 use super::in_flight::{Flight, InFlight, Scope};
 use super::legacy_session::{SessionTable, SessionUse};
 use super::level::Logs;
@@ -27,9 +27,6 @@ use crate::telemetry::StreamKind;
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers::SESSION_ID;
 
-/// What Waypost calls itself towards clients.
-const SERVER_NAME: &str = "waypost";
-
 /// One endpoint and all that its requests share.
 pub(super) struct Endpoint {
     pub(super) gateway: Arc<Gateway>,
@@ -38,6 +35,8 @@ pub(super) struct Endpoint {
     pub(super) in_flight: Arc<InFlight>,
     pub(super) questions: Arc<Questions>,
     pub(super) streams: Arc<Streams>,
+    /// What the gateway calls itself.
+    pub(super) identity: Identity,
     /// Cancelled when the gateway stops: streams that stay open end then.
     pub(super) closing: CancellationToken,
     /// Calls of legacy clients whose connection is gone.
@@ -121,6 +120,7 @@ impl Endpoint {
             in_flight: Arc::default(),
             questions: Arc::default(),
             streams: Arc::default(),
+            identity: Identity::new(&config.server_info),
             closing,
             abandoned: TaskTracker::new(),
             gateway,
@@ -222,11 +222,6 @@ impl Caller {
             (None, EdgeCaller::Address(address)) => Scope::Address(*address),
         }
     }
-}
-
-/// `Implementation` of Waypost.
-pub(super) fn server_info() -> Bytes {
-    Bytes::from(json!({"name": SERVER_NAME, "version": env!("CARGO_PKG_VERSION")}).to_string())
 }
 
 /// A text as a JSON string.

@@ -19,7 +19,7 @@ use futures_util::stream;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::endpoint::{Caller, Endpoint, quoted, server_info};
+use super::endpoint::{Caller, Endpoint, quoted};
 use super::legacy_session::SessionUse;
 use super::reply::{Reply, object};
 use super::stream::{KEEP_ALIVE, event_stream};
@@ -77,6 +77,8 @@ pub(super) struct Listening {
     /// What is sent at once.
     opening: Option<Bytes>,
     keep_alive: Duration,
+    /// `Implementation` of the gateway.
+    server_info: Bytes,
     quiet_until: Option<Instant>,
     /// The gateway stops.
     closing: CancellationToken,
@@ -128,6 +130,7 @@ impl Listening {
             watch,
             voice,
             opening: Some(opening),
+            server_info: endpoint.identity.newest(),
             keep_alive: endpoint.gateway.config().sessions.keep_alive,
             quiet_until: None,
             closing: endpoint.closing.clone(),
@@ -197,7 +200,7 @@ impl Listening {
         match &self.voice {
             Voice::Session(..) => None,
             Voice::Subscription(id) => {
-                let meta = tag(id, Some(server_info()));
+                let meta = tag(id, Some(self.server_info.clone()));
                 let members = [("resultType", Some(quoted("complete"))), ("_meta", Some(meta))];
                 Some(Reply::result(id, object(&members)).body)
             }

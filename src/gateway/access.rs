@@ -16,6 +16,13 @@ pub(super) struct Grant {
     pub(super) target: Target,
 }
 
+impl Grant {
+    /// That of an upstream as such: nothing of it is named.
+    pub(super) fn whole(upstream: usize) -> Self {
+        Self { target: Target { upstream, native: "".into() } }
+    }
+}
+
 /// Looks something up by its exposed name as `principal` sees it.
 ///
 /// # Errors
@@ -102,6 +109,25 @@ pub(super) fn unknown(kind: ListKind, name: &str) -> GatewayError {
             error(format!("Unknown {}: {name}", kind.noun()))
         }
     }
+}
+
+/// The refusal of a task that this caller does not have.
+pub(super) fn unknown_task(id: &str) -> GatewayError {
+    GatewayError::new(GatewayErrorKind::Unknown, format!("Unknown task: {id}"))
+}
+
+/// The refusal of a task whose tool this caller may not call.
+pub(super) fn denied_task(id: &str, reveal: Reveal) -> GatewayError {
+    let hidden = GatewayError { kind: GatewayErrorKind::Denied, ..unknown_task(id) };
+    match reveal {
+        Reveal::Denied => GatewayError { text: "Denied by policy: the tool of this task".into(), ..hidden },
+        Reveal::Nothing => hidden,
+    }
+}
+
+/// The refusal of a method that nobody has.
+pub(super) fn unknown_method(method: &str) -> GatewayError {
+    GatewayError::new(GatewayErrorKind::MethodNotFound, format!("Method not found: {method}"))
 }
 
 fn denied(kind: ListKind, name: &str, reveal: Reveal) -> GatewayError {

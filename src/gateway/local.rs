@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::{Gateway, GatewayError, GatewayErrorKind, Health, Offer};
 use crate::config::{ClientConfig, Filter};
 use crate::exchange::Principal;
-use crate::mcp::{ListKind, Method, Raw, has_capability, merge_capabilities};
+use crate::mcp::{ListKind, Method, extension, has_capability};
 
 /// Longest instructions taken from one upstream, in bytes.
 const INSTRUCTIONS_EACH: usize = 4 * 1024;
@@ -97,19 +97,16 @@ impl Gateway {
     /// Whether anything is there that a method is for: its capability is promised.
     #[must_use]
     pub fn serves(&self, method: Method) -> bool {
-        let Some(capability) = method.capability().filter(|capability| *capability != "tools") else {
-            return true;
-        };
         let current = self.current.load();
         let mut declared = current.offers.iter().filter_map(|offer| offer.capabilities.as_ref());
-        declared.any(|capabilities| has_capability(capabilities, capability))
-    }
-
-    /// What the gateway as a whole can do: `ServerCapabilities`.
-    #[must_use]
-    pub fn capabilities(&self) -> Raw {
-        let current = self.current.load();
-        merge_capabilities(current.offers.iter().filter_map(|offer| offer.capabilities.as_ref()))
+        let is_foreign = |known: &extension::Extension| !extension::is_known(&known.id);
+        match method.capability() {
+            _ if method == Method::Extension => {
+                declared.any(|capabilities| extension::declared(capabilities).iter().any(is_foreign))
+            }
+            None | Some("tools") => true,
+            Some(capability) => declared.any(|capabilities| has_capability(capabilities, capability)),
+        }
     }
 
     /// The instructions of the configuration, and of the upstreams of which `principal` sees something,
@@ -118,17 +115,8 @@ impl Gateway {
     #[must_use]
     pub fn instructions(&self, principal: &Principal) -> Option<String> {
         let current = self.current.load();
-        let snapshot = &current.snapshot;
-        let sees = |upstream: usize| {
-            let sees_kind = |kind: ListKind| {
-                let Some(view) = snapshot.view(kind, principal.client) else { return false };
-                let mut entries = snapshot.entries(kind).iter().enumerate();
-                entries.any(|(index, entry)| entry.upstream == upstream && view.shows(index))
-            };
-            ListKind::ALL.into_iter().any(sees_kind)
-        };
         let parts = self.config.upstreams.iter().zip(&current.offers);
-        let parts = parts.filter(|(upstream, _)| sees(upstream.index));
+        let parts = parts.filter(|(upstream, _)| self.sees(&current, principal, upstream.index));
         let parts =
             parts.filter_map(|(upstream, offer)| Some((&upstream.name, offer.instructions.as_deref()?)));
         let mut all = self.config.instructions.clone().unwrap_or_default();

@@ -2,17 +2,19 @@
 
 use serde_json::{Map, Value, json};
 
+use super::draft::Draft;
 use super::kind::ListKind;
 use super::object::Raw;
 
 /// What Waypost can route besides tools, which it always promises.
 const ROUTABLE: [&str; 4] = ["completions", "logging", "prompts", "resources"];
 
-/// The capabilities that Waypost can route, out of those that its upstreams declare.
+/// The capabilities that Waypost can route, out of those that its upstreams declare, and `more` that it promises
+/// by name.
 ///
 /// A capability is promised as soon as one upstream has it, and only with what Waypost itself does about it.
 #[must_use]
-pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>) -> Raw {
+pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>, more: &[(&str, Option<Raw>)]) -> Raw {
     let mut merged = Map::new();
     // Upstreams come and go, so the list may change even where none of them says that its own does.
     merged.insert("tools".to_owned(), json!({"listChanged": true}));
@@ -23,7 +25,13 @@ pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>) -> Raw {
             merged.insert(name.to_owned(), promise);
         }
     }
-    Raw::from_value(&Value::Object(merged))
+    let merged = Raw::from_value(&Value::Object(merged));
+    let mut draft = Draft::new(merged.bytes().clone());
+    // Settings of extensions keep their text: no value is read and written again.
+    let text = |raw: &Option<Raw>| raw.as_ref().map(|raw| raw.bytes().clone());
+    let more: Vec<_> = more.iter().map(|(name, raw)| (*name, text(raw))).collect();
+    draft.edit_object(&merged.object(), &more);
+    Raw::trusted(draft.finish())
 }
 
 /// Whether `ServerCapabilities` name a capability.
@@ -46,10 +54,11 @@ mod tests {
             raw(r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"x":{}}"#),
             raw(r#"{"resources":{"subscribe":true},"completions":null}"#),
         ];
+        let extensions = raw(r#"{"a/b":{"n":1e2}}"#);
         assert_eq!(
-            merge_capabilities(upstreams.iter()).text(),
-            r#"{"prompts":{"listChanged":true},"resources":{"listChanged":true},"tools":{"listChanged":true}}"#
+            merge_capabilities(upstreams.iter(), &[("tasks", None), ("extensions", Some(extensions))]).text(),
+            r#"{"prompts":{"listChanged":true},"resources":{"listChanged":true},"tools":{"listChanged":true},"extensions":{"a/b":{"n":1e2}}}"#
         );
-        assert_eq!(merge_capabilities([].into_iter()).text(), r#"{"tools":{"listChanged":true}}"#);
+        assert_eq!(merge_capabilities([].into_iter(), &[]).text(), r#"{"tools":{"listChanged":true}}"#);
     }
 }

@@ -15,6 +15,10 @@ pub enum Routing {
     Uri,
     /// Goes to the upstream that offers what `params.ref` names.
     Reference,
+    /// Goes to the upstream that has the extension.
+    Extension,
+    /// Goes to the upstream that has the task `params.taskId`.
+    Task,
 }
 
 macro_rules! methods {
@@ -22,10 +26,15 @@ macro_rules! methods {
         /// A method that Waypost knows.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "the wire name of each says it")]
-        pub enum Method { $($variant,)* }
+        pub enum Method {
+            $($variant,)*
+            /// A method of an extension that Waypost does not know. Its name stands in the request only: a name
+            /// that a peer chose is no label.
+            Extension,
+        }
 
         impl Method {
-            /// All methods.
+            /// All methods with a name of their own.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// The method with this name on the wire.
@@ -34,10 +43,16 @@ macro_rules! methods {
                 match text { $($text => Some(Self::$variant),)* _ => None }
             }
 
-            /// The name on the wire.
+            /// The method with this name on the wire; [`Self::Extension`] where there is none.
+            #[must_use]
+            pub fn of(text: &str) -> Self {
+                Self::known(text).unwrap_or(Self::Extension)
+            }
+
+            /// The name on the wire, and in metrics.
             #[must_use]
             pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
+                match self { $(Self::$variant => $text,)* Self::Extension => "extension" }
             }
 
             /// The capability of a server that the method belongs to, where it belongs to one.
@@ -48,14 +63,14 @@ macro_rules! methods {
                     (Routing::List(kind) | Routing::Name(kind), _) => Some(kind.capability()),
                     (Routing::Uri, _) => Some(ListKind::Resources.capability()),
                     (Routing::Reference, _) => Some("completions"),
-                    (Routing::Local, _) => None,
+                    (Routing::Local | Routing::Extension | Routing::Task, _) => None,
                 }
             }
 
             /// How a request with this method finds its way.
             #[must_use]
             pub fn routing(self) -> Routing {
-                match self { $(Self::$variant => $routing,)* }
+                match self { $(Self::$variant => $routing,)* Self::Extension => Routing::Extension }
             }
         }
     };
@@ -75,4 +90,8 @@ methods! {
     TemplatesList "resources/templates/list" Routing::List(ListKind::Templates);
     ResourcesRead "resources/read" Routing::Uri;
     Complete "completion/complete" Routing::Reference;
+    TasksGet "tasks/get" Routing::Task;
+    TasksResult "tasks/result" Routing::Task;
+    TasksUpdate "tasks/update" Routing::Task;
+    TasksCancel "tasks/cancel" Routing::Task;
 }

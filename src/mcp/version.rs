@@ -66,6 +66,24 @@ impl ProtocolVersion {
         self == Self::V2025_03_26
     }
 
+    /// Whether implementations have titles.
+    #[must_use]
+    pub fn has_titles(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
+    /// Whether implementations have icons, descriptions and websites.
+    #[must_use]
+    pub fn has_icons(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
+    /// Whether a caller may ask for a task. Only 2025-11-25 has that.
+    #[must_use]
+    pub fn has_tasks_by_caller(self) -> bool {
+        self == Self::V2025_11_25
+    }
+
     /// Whether `text` has the form of a revision, known or not (`YYYY-MM-DD`).
     #[must_use]
     pub fn is_well_formed(text: &str) -> bool {

@@ -358,7 +358,7 @@ fn print(call: &Call, upstream: &str, native: &str) -> Print {
     let arguments = arguments.and_then(|raw| serde_json::from_slice::<serde_json::Value>(raw.bytes()).ok());
     let parts = [
         &*call.principal.name,
-        call.method.as_str(),
+        &*call.request.method,
         upstream,
         native,
         &arguments.map(|value| value.to_string()).unwrap_or_default(),

@@ -35,6 +35,13 @@ pub(crate) fn filter<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::
     })
 }
 
+/// Reads `extensions`, which has no meaning of its own where it is not there.
+pub(crate) fn rule<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>) -> Option<Filter> {
+    let is_there = owner.has(key.name);
+    let filter = filter(owner, key).filter;
+    is_there.then_some(filter)
+}
+
 fn patterns(
     tools: &mut Section<'_>,
     key: &'static keys::Key<keys::Free>,

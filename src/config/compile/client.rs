@@ -46,11 +46,20 @@ pub(crate) fn clients(
         for (pattern, span) in places {
             check_upstream(top, pattern.literal_start(), span, prefixes, naming);
         }
+        let extensions = access::rule(&mut section, &keys::CLIENT_EXTENSIONS);
         let limits = access::call_limits(&mut section, &keys::CLIENT_LIMITS);
         let is_anonymous = name.text == NOBODY;
         let name_text = name.text.as_str().into();
-        let client =
-            ClientConfig { name: name_text, tokens, is_anonymous, tools: filter, resources, prompts, limits };
+        let client = ClientConfig {
+            name: name_text,
+            tokens,
+            is_anonymous,
+            tools: filter,
+            resources,
+            prompts,
+            extensions,
+            limits,
+        };
         if is_anonymous {
             nobody = Some((client, name.span))
         } else {
@@ -77,6 +86,7 @@ fn anonymous() -> ClientConfig {
         tools: Filter::default(),
         resources: Filter::default(),
         prompts: Filter::default(),
+        extensions: None,
         limits: CallLimits::default(),
     }
 }

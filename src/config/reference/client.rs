@@ -8,7 +8,7 @@ pub(crate) static CLIENT: Table = Table {
     about: "One caller, known by its bearer tokens. Names have letters, digits, `_`, `-`, `.` and `@`, at most 64 \
             of them, and become a label of the metrics. The name `anonymous` is that of callers without \
             credentials: it has no tokens, and its filters and `limits` hold where `auth.anonymous` lets them in.",
-    keys: &[&TOKENS, &CLIENT_TOOLS, &CLIENT_RESOURCES, &CLIENT_PROMPTS, &CLIENT_LIMITS],
+    keys: &[&TOKENS, &CLIENT_TOOLS, &CLIENT_RESOURCES, &CLIENT_PROMPTS, &CLIENT_EXTENSIONS, &CLIENT_LIMITS],
     later: &["roles", "upstreams", "endpoints"],
     foreign: &[],
     aliases: &[("token", "tokens"), ("allow", "tools"), ("deny", "tools"), ("rate", "limits")],
@@ -61,6 +61,12 @@ pub(crate) static CLIENT_PROMPTS: Key<Nested> = Key {
     name: "prompts",
     about: "Which prompts it sees and may get, by exposed names, within what the upstreams offer.",
     form: Nested(&PROMPTS),
+};
+
+pub(crate) static CLIENT_EXTENSIONS: Key<Nested> = Key {
+    name: "extensions",
+    about: "Which extensions of the protocol it may use, by their identifiers, within what the upstreams offer.",
+    form: Nested(&EXTENSIONS),
 };
 
 pub(crate) static CLIENT_LIMITS: Key<Nested> =
@@ -130,6 +136,23 @@ pub(crate) static PROMPTS: Table = Table {
     foreign: &[],
     aliases: FILTER_ALIASES,
     example: "",
+};
+
+/// Which extensions.
+pub(crate) static EXTENSIONS: Table = Table {
+    path: "extensions",
+    about: "Which extensions of the protocol, by identifiers like `com.example/search`: whether the extension is             promised to clients, and whether its methods pass. Patterns are those of `tools`. What the methods of             an extension do is not known here, so filters of tools, resources and prompts cannot judge them: an             upstream or a client that has such a filter has no extensions without this key, and one that has none             has all. `io.modelcontextprotocol/ui` and `io.modelcontextprotocol/tasks` are known: the filters             judge each of their uses, and they are there unless this key takes them away.",
+    keys: &[&ALLOW, &DENY],
+    later: &[],
+    foreign: &[],
+    aliases: FILTER_ALIASES,
+    example: "\
+upstreams:
+  index:
+    command: my-index-server
+    tools: {deny: [\"drop_*\"]}
+    extensions: {allow: [\"com.example/search\"]}
+",
 };
 
 pub(crate) static ALLOW: Key<Free> = Key {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{AUTH, Bounded, CLIENTS, Choice, DEFAULTS, Flag, Free, Key, Nested, Secret, Table, UPSTREAMS};
+use super::{
+    AUTH, Bounded, CLIENTS, Choice, DEFAULTS, Flag, Free, Key, Nested, SERVER_INFO_KEY, Secret, Table,
+    UPSTREAMS,
+};
 use crate::config::units::Bytes;
 
 /// The whole file.
@@ -25,6 +28,7 @@ pub(crate) static TOP: Table = Table {
         &ALLOWED_ORIGINS,
         &POLICY_KEY,
         &INSTRUCTIONS,
+        &SERVER_INFO_KEY,
         &DRAIN_TIMEOUT,
         &LOG_KEY,
         &SCHEMA,
@@ -56,6 +60,7 @@ pub(crate) static TOP: Table = Table {
         ("logging", "log"),
         ("rate_limits", "limits"),
         ("metrics", "admin"),
+        ("serverInfo", "server_info"),
     ],
     example: "\
 upstreams:
@@ -330,7 +335,7 @@ pub(crate) static KEEP_ALIVE: Key<Bounded<Duration>> = Key {
 
 pub(crate) static SESSION_KEY: Key<Secret> = Key {
     name: "key",
-    about: "Seals session ids, so that every replica with the same key knows them, also after a restart. Without \
+    about: "Seals session ids and ids of tasks, so that every replica with the same key knows them, also after a restart. Without \
             it each start makes its own. A text (with `${…}`), `{env: NAME}` or `{file: PATH}`.",
     form: Secret(Free { written: "secret", default: "random", bounds: "16 characters or more" }),
 };

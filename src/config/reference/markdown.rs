@@ -3,17 +3,18 @@
 use std::fmt::Write as _;
 
 use super::{
-    AUTH, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, Fate, LIMITS, LOG, NAMING, POLICY, PROMPTS,
-    RESOURCES, SESSIONS, TOOLS, TOP, Table, UPSTREAM,
+    AUTH, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, EXTENSIONS, Fate, ICON, LIMITS, LOG, NAMING,
+    POLICY, PROMPTS, RESOURCES, SERVER_INFO, SESSIONS, TOOLS, TOP, Table, UPSTREAM,
 };
 
 /// Every mapping, in the order of the page.
-pub(crate) static TABLES: [&Table; 16] = [
+pub(crate) static TABLES: [&Table; 19] = [
     &TOP,
     &UPSTREAM,
     &TOOLS,
     &RESOURCES,
     &PROMPTS,
+    &EXTENSIONS,
     &CALL_LIMITS,
     &DEFAULTS,
     &CLIENT,
@@ -23,6 +24,8 @@ pub(crate) static TABLES: [&Table; 16] = [
     &NAMING,
     &SESSIONS,
     &POLICY,
+    &SERVER_INFO,
+    &ICON,
     &LOG,
     &DEMO_TABLE,
 ];

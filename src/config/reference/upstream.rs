@@ -40,6 +40,7 @@ pub(crate) static UPSTREAM: Table = Table {
         &UPSTREAM_TOOLS,
         &UPSTREAM_RESOURCES,
         &UPSTREAM_PROMPTS,
+        &UPSTREAM_EXTENSIONS,
         &TIMEOUT,
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
@@ -65,6 +66,7 @@ pub(crate) static DEFAULTS: Table = Table {
         &UPSTREAM_TOOLS,
         &UPSTREAM_RESOURCES,
         &UPSTREAM_PROMPTS,
+        &UPSTREAM_EXTENSIONS,
         &TIMEOUT,
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
@@ -211,6 +213,12 @@ pub(crate) static UPSTREAM_PROMPTS: Key<Nested> = Key {
     name: "prompts",
     about: "Which of its prompts are offered, by native names.",
     form: Nested(&super::PROMPTS),
+};
+
+pub(crate) static UPSTREAM_EXTENSIONS: Key<Nested> = Key {
+    name: "extensions",
+    about: "Which of its extensions of the protocol are offered, by their identifiers.",
+    form: Nested(&super::EXTENSIONS),
 };
 
 pub(crate) static TIMEOUT: Key<Bounded<Duration>> = Key {

@@ -374,8 +374,8 @@ impl Client {
         }
         let method = json::string(body, &["method"]).expect("a method");
         let request = request.header("MCP-Protocol-Version", MODERN).header("Mcp-Method", &method);
-        let member = if method == "resources/read" { "uri" } else { "name" };
-        match json::string(body, &["params", member]) {
+        let named = mirrored_member(&method).and_then(|member| json::string(body, &["params", member]));
+        match named {
             Some(name) => request.header("Mcp-Name", &header_value(&name)),
             None => request,
         }
@@ -536,6 +536,16 @@ pub fn with_meta(params: &str) -> String {
             let comma = if body.ends_with('{') { "" } else { "," };
             format!(r#"{body}{comma}"_meta":{{{META}}}}}"#)
         }
+    }
+}
+
+/// The member of `params` that the header `Mcp-Name` mirrors.
+pub fn mirrored_member(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
     }
 }
 

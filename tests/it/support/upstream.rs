@@ -217,8 +217,8 @@ impl Shared {
         if received.head.is_none() {
             return;
         }
-        let member = if method == "resources/read" { "uri" } else { "name" };
-        let name = text::string(&received.text, &["params", member]);
+        let member = super::client::mirrored_member(&method);
+        let name = member.and_then(|member| text::string(&received.text, &["params", member]));
         let name = name.as_deref().map(super::client::header_value);
         let wanted = [
             ("mcp-protocol-version", Some("2026-07-28")),

@@ -1,0 +1,133 @@
+//! Extensions: which of them a client is promised, and where a method goes that only an extension can have.
+//!
+//! What an extension does is not known here, so a rule about tools says nothing about it. Whoever has such
+//! rules, and none about extensions, has none: what cannot be judged is not let through.
+
+use super::access::unknown_method;
+use super::error::GatewayError;
+use super::{Current, Gateway};
+use crate::config::Filter;
+use crate::exchange::Principal;
+use crate::mcp::extension::{self, Extension};
+use crate::mcp::{ListKind, Raw, TaskMode, merge_capabilities, task};
+
+/// An extension of one upstream.
+struct Offered {
+    upstream: usize,
+    extension: Extension,
+    /// Whether the principal may use it.
+    is_admitted: bool,
+}
+
+impl Gateway {
+    /// What the gateway can do for `principal`, which knows tasks of this kind: `ServerCapabilities`.
+    #[must_use]
+    pub fn capabilities(&self, principal: &Principal, tasks: Option<TaskMode>) -> Raw {
+        let current = self.current.load();
+        let has_tasks = |upstream: usize, mode: TaskMode| {
+            tasks == Some(mode) && current.offers.get(upstream).is_some_and(|offer| offer.tasks == tasks)
+        };
+        let is_carried = |offered: &Offered| {
+            let is_tasks = &*offered.extension.id == extension::TASKS;
+            !is_tasks || has_tasks(offered.upstream, TaskMode::ByServer)
+        };
+        let offered = self.extensions(&current, principal).into_iter();
+        let offered = offered.filter(|offered| offered.is_admitted && is_carried(offered));
+        let extensions = extension::merge(offered.map(|offered| offered.extension));
+        let with_tasks = self.config.upstreams.iter().zip(&current.offers).filter(|(upstream, _)| {
+            has_tasks(upstream.index, TaskMode::ByCaller) && self.sees(&current, principal, upstream.index)
+        });
+        let with_tasks = with_tasks.filter_map(|(_, offer)| offer.capabilities.as_ref());
+        let more = [("tasks", task::merge(with_tasks)), ("extensions", extensions)];
+        let declared = current.offers.iter().filter_map(|offer| offer.capabilities.as_ref());
+        merge_capabilities(declared, &more)
+    }
+
+    /// Whether `principal` sees an entry of any list of the upstream at this place.
+    pub(super) fn sees(&self, current: &Current, principal: &Principal, upstream: usize) -> bool {
+        let snapshot = &current.snapshot;
+        let sees_kind = |kind: ListKind| {
+            let Some(view) = snapshot.view(kind, principal.client) else { return false };
+            let mut entries = snapshot.entries(kind).iter().enumerate();
+            entries.any(|(index, entry)| entry.upstream == upstream && view.shows(index))
+        };
+        ListKind::ALL.into_iter().any(sees_kind)
+    }
+
+    /// What the upstreams declare, in the order of the configuration.
+    fn extensions(&self, current: &Current, principal: &Principal) -> Vec<Offered> {
+        let declared = self.config.upstreams.iter().zip(&current.offers).map(|(upstream, offer)| {
+            let extensions = offer.capabilities.as_ref().map(extension::declared).unwrap_or_default();
+            extensions.into_iter().map(|extension| Offered {
+                upstream: upstream.index,
+                is_admitted: self.admits_extension(current, principal, upstream.index, &extension.id),
+                extension,
+            })
+        });
+        declared.flatten().collect()
+    }
+
+    /// Whether an extension of an upstream passes the rules of the upstream and of the client.
+    fn admits_extension(&self, current: &Current, principal: &Principal, upstream: usize, id: &str) -> bool {
+        let (Some(config), Some(client)) =
+            (self.config.upstreams.get(upstream), self.config.clients.get(principal.client))
+        else {
+            return false;
+        };
+        let is_offered = admits(config.extensions.as_ref(), |kind| config.filter(kind), id);
+        let is_allowed = admits(client.extensions.as_ref(), |kind| client.filter(kind), id);
+        is_offered && is_allowed && (!extension::is_known(id) || self.sees(current, principal, upstream))
+    }
+
+    /// The one upstream that a method of an extension can be meant for.
+    ///
+    /// The method says it where it carries the identifier of an extension, or its vendor's prefix. Where it
+    /// says nothing, it goes to the only upstream that has extensions which Waypost does not know.
+    ///
+    /// # Errors
+    /// `MethodNotFound` if there is no such upstream for this principal, or more than one. It sounds the same
+    /// whether or not policy hides one.
+    pub(super) fn extended(
+        &self,
+        current: &Current,
+        principal: &Principal,
+        method: &str,
+    ) -> Result<usize, GatewayError> {
+        if !extension::may_extend(method) {
+            return Err(unknown_method(method));
+        }
+        let mut offered = self.extensions(current, principal);
+        offered.retain(|offered| !extension::is_known(&offered.extension.id));
+        let tie = |offered: &Offered| extension::tie(&offered.extension.id, method);
+        // What the principal may not use must not decide either, so that nobody learns of it.
+        let admitted = offered.iter().filter(|offered| offered.is_admitted);
+        let closest = admitted.map(tie).max().ok_or_else(|| unknown_method(method))?;
+        let meant = |offered: &&Offered| tie(offered) >= closest;
+        // Where the method leaves open which extension it is of, all that it may be of must be admitted.
+        let is_forbidden =
+            |upstream: usize| offered.iter().filter(meant).any(|o| o.upstream == upstream && !o.is_admitted);
+        let mut upstreams: Vec<usize> = offered
+            .iter()
+            .filter(meant)
+            .filter(|offered| offered.is_admitted && !is_forbidden(offered.upstream))
+            .map(|offered| offered.upstream)
+            .collect();
+        upstreams.dedup();
+        match upstreams.as_slice() {
+            [only] => Ok(*only),
+            _ => Err(unknown_method(method)),
+        }
+    }
+}
+
+/// What one layer of rules says of an extension: its own rule, or else that what it restricts otherwise it
+/// cannot judge here. Extensions that Waypost knows are judged wherever they are used.
+fn admits<'a>(rule: Option<&Filter>, filter: impl Fn(ListKind) -> &'a Filter, id: &str) -> bool {
+    match rule {
+        Some(rule) => rule.admits(id),
+        None => {
+            let is_open = || ListKind::ALL.into_iter().all(|kind| *filter(kind) == Filter::default());
+            extension::is_known(id) || is_open()
+        }
+    }
+}
