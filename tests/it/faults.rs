@@ -147,7 +147,6 @@ impl Drop for Over<'_> {
 }
 
 fn every_fault_of_a_call_fails_that_call_in_time(cell: Cell) {
-    let is_http = cell.transport == Transport::Http;
     // One upstream for each method, whose calls may be silent for a short time, and one for a long time.
     let names: Vec<(&str, String)> =
         METHODS.iter().enumerate().map(|(at, (method, _))| (*method, format!("up{at}"))).collect();
@@ -187,7 +186,7 @@ fn every_fault_of_a_call_fails_that_call_in_time(cell: Cell) {
             let client = &client;
             move || {
                 for fault in Fault::all() {
-                    let suffix = if fault.is_silent(is_http) { "short" } else { "long" };
+                    let suffix = if fault.is_silent(cell.transport) { "short" } else { "long" };
                     strike(client, method, &format!("{name}{suffix}"), fault);
                 }
             }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::matrix::Era;
+use super::matrix::{Era, Transport};
 use super::turn::{Out, Turn};
 
 /// How far an answer gets before the fault.
@@ -83,7 +83,8 @@ impl Fault {
     }
 
     /// Whether it looks like a server that is only slow: nothing tells of it before the time of the call is up.
-    pub fn is_silent(self, is_http: bool) -> bool {
+    pub fn is_silent(self, transport: Transport) -> bool {
+        let is_http = transport == Transport::Http;
         match (self.stage, self.kind) {
             (Stage::Headers | Stage::FirstByte, Kind::Stall) => true,
             // Lines that are no messages are skipped on a pipe, and what comes after them is read.
