@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use memchr::memmem::find as memmem;
 use tokio::sync::watch;
 
 use crate::mcp::{Id, Message};
@@ -59,7 +60,7 @@ impl Inbox {
 
     /// Fails the call that a broken answer is for, as far as that can be seen.
     fn take_unreadable(&self, text: &Bytes, error: &JsonError) {
-        let is_known = match super::salvage_id(text) {
+        let is_known = match super::salvage_id(text).or_else(|| torn_id(text)) {
             Some(id) => self.in_flight.finish(id, Err(super::unreadable(error))),
             None => false,
         };
@@ -122,6 +123,12 @@ impl Inbox {
     pub(super) fn failure_or(&self, other: Failure) -> Failure {
         self.closed.borrow().clone().unwrap_or(other)
     }
+}
+
+/// The id of the answer that a text begins with which is no message, because something was written into it.
+fn torn_id(text: &Bytes) -> Option<u64> {
+    let is_answer = text.trim_ascii_start().starts_with(b"{") && memmem(text, b"\"method\"").is_none();
+    is_answer.then(|| json::glimpse_id(text, text)).flatten()
 }
 
 /// The connection is gone, and nothing more is known.
