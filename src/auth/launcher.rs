@@ -55,7 +55,8 @@ mod tests {
         open.clients[1].is_anonymous = true;
         let closed = for_test::config(&[], &["alice", "ci"]);
         let nobody = for_test::config(&[], &[]);
-        let who = |config: &Config, name| launched_by(config, name).map(|who| (who.client, who.name.to_string()));
+        let who =
+            |config: &Config, name| launched_by(config, name).map(|who| (who.client, who.name.to_string()));
         assert_eq!(who(&open, None), Ok((1, "anonymous".to_owned())));
         assert_eq!(who(&open, Some("alice")), Ok((0, "alice".to_owned())));
         assert_eq!(who(&closed, Some("ci")), Ok((1, "ci".to_owned())));

@@ -8,9 +8,7 @@ use super::endpoint::{Caller, Endpoint, Step, Terms, quoted};
 use super::legacy_session::SessionUse;
 use super::level::{Level, Logs};
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
-use crate::mcp::{
-    Code, Era, ListKind, Message, Method, ProtocolVersion, Request, Routing, TaskMode,
-};
+use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Request, Routing, TaskMode};
 use crate::telemetry::ClientRefused;
 use crate::translate::from_legacy::{self, Asking, Handshake};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
