@@ -44,12 +44,18 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 /// Serves the configuration to the client that launched us, on a pipe, until that ends, SIGINT or SIGTERM; then
-/// drains. A second signal ends at once. `client` names the client of the configuration that it is.
+/// drains. A second signal ends at once. `client` names the client of the configuration that it is; its first
+/// message waits up to `patience` for upstreams that are being connected.
 ///
 /// # Errors
 /// If there is no such client. Upstreams that cannot be reached are no error, nor are addresses that are taken:
 /// another one that runs from the same file has them.
-pub(crate) async fn converse<R, W>(config: Config, client: Option<&str>, pipe: (R, W)) -> anyhow::Result<()>
+pub(crate) async fn converse<R, W>(
+    config: Config,
+    client: Option<&str>,
+    pipe: (R, W),
+    patience: Duration,
+) -> anyhow::Result<()>
 where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
@@ -63,7 +69,7 @@ where
     let running = Running::start(config, Sockets { admin, demo });
     Launched { client: &principal.name, admin: running.admin, upstreams: count }.emit();
     let (gateway, stop) = (Arc::clone(&running.gateway), running.endpoint.stop.clone());
-    running.endpoint.spawn(downstream::converse(gateway, principal, pipe, stop));
+    running.endpoint.spawn(downstream::converse(gateway, principal, pipe, patience, stop));
     running.readiness.enter(Phase::Serving);
     running.run(signals).await;
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -42,6 +43,10 @@ enum Command {
         /// The client of the configuration that it is; without it, one without credentials.
         #[arg(long, value_name = "NAME")]
         client: Option<String>,
+        /// How long the first message waits for upstreams that are still connecting; what comes later is told as a
+        /// change of the lists.
+        #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=600))]
+        wait: u16,
     },
     /// Check the configuration file and say everything that is wrong with it.
     Check {
@@ -71,9 +76,10 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     match cli.command.unwrap_or(Command::Serve) {
         Command::Serve => serve(&cli.file.config, app::serve),
-        Command::Stdio { client } => {
+        Command::Stdio { client, wait } => {
+            let patience = Duration::from_secs(wait.into());
             let pipe = (tokio::io::stdin(), tokio::io::stdout());
-            let converse = async |config| app::converse(config, client.as_deref(), pipe).await;
+            let converse = async |config| app::converse(config, client.as_deref(), pipe, patience).await;
             serve(&cli.file.config, converse)
         }
         Command::Check { effective } => {

@@ -37,11 +37,8 @@ use crate::wire::headers::SESSION_ID;
 use crate::wire::json::{self, JsonError};
 use crate::wire::ndjson::{Line, Lines};
 
-/// How long the first message waits for upstreams that are being connected: many clients list once, and what a
-/// handshake promises is said once. Later ones are told as changes.
-const SETTLE: Duration = Duration::from_secs(10);
-
-/// Serves MCP on a pipe as `principal`, until `shutdown`, the end of `input`, or nobody reads `output`. The last
+/// Serves MCP on a pipe as `principal`. The first message waits up to `patience` for upstreams that are being
+/// connected: many clients list once, and what a handshake promises is said once. Ends at `shutdown`, at the end of `input`, or once nobody reads `output`. The last
 /// two cancel `shutdown`. Then lets calls under way end, however long that takes; where nobody reads any more,
 /// they are cancelled.
 ///
@@ -51,6 +48,7 @@ pub async fn converse<R, W>(
     gateway: Arc<Gateway>,
     principal: Principal,
     (input, output): (R, W),
+    patience: Duration,
     shutdown: CancellationToken,
 ) -> io::Result<()>
 where
@@ -70,6 +68,10 @@ where
         gone,
         endpoint,
     };
+    tokio::select! {
+        _settled = timeout(patience, pipe.endpoint.gateway.settle()) => {}
+        () = shutdown.cancelled() => {}
+    }
     pipe.read(input, &shutdown).await;
     shutdown.cancel();
     pipe.tasks.close();
@@ -103,12 +105,7 @@ struct Joined {
 impl Pipe {
     /// Takes lines until there are no more, or nobody wants the answers.
     async fn read<R: AsyncRead + Unpin>(&mut self, mut input: R, shutdown: &CancellationToken) {
-        let gateway = Arc::clone(&self.endpoint.gateway);
-        tokio::select! {
-            _settled = timeout(SETTLE, gateway.settle()) => {}
-            () = shutdown.cancelled() => return,
-        }
-        let limit = gateway.config().limits.body;
+        let limit = self.endpoint.gateway.config().limits.body;
         let mut lines = Lines::new(limit);
         loop {
             let read = tokio::select! {

@@ -26,7 +26,8 @@ impl Talk {
         let pipe = tokio::io::split(theirs);
         let principal = Principal { client: 0, name: "alice".into() };
         let stop = CancellationToken::new();
-        let served = tokio::spawn(converse(Arc::clone(&bench.gateway), principal, pipe, stop.clone()));
+        let served =
+            tokio::spawn(converse(Arc::clone(&bench.gateway), principal, pipe, Duration::ZERO, stop.clone()));
         Self { bench, output, input: BufReader::new(input), served, stop }
     }
 
