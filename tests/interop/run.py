@@ -40,6 +40,7 @@ from plans import Client, Plan, judge_run, make_clients, make_launchers
 from upstreams import LEGACY, MODERN, Server, make_servers, own_calls
 
 from examples import run_examples
+from extensions import run_extensions
 
 HERE = Path(__file__).resolve().parent
 
@@ -245,6 +246,7 @@ def main() -> int:
         else:
             run_through_waypost(tally, servers, processes, work, upstream_token)
             run_launched(tally, servers, work, upstream_token)
+            run_extensions(tally, processes, work)
             run_examples(tally, processes, work)
     code = tally.close("interop checks")
     if code == 0:
