@@ -14,6 +14,7 @@ mod feed;
 mod metrics;
 mod names;
 mod pagination;
+mod pipe;
 mod policy;
 mod rates;
 mod resources;
