@@ -5,7 +5,6 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::wire::ndjson::one_line;
@@ -31,14 +30,14 @@ impl Outlet {
     }
 }
 
-/// Opens a way to `output`. The task ends once all outlets are dropped and everything is written, or a write
-/// fails; it cancels `gone` then.
-pub(super) fn open<W>(output: W, gone: CancellationToken) -> (Outlet, JoinHandle<()>)
+/// Opens a way to `output`. The future writes; it ends once all outlets are dropped and everything is written, or
+/// a write fails, and cancels `gone` then.
+pub(super) fn open<W>(output: W, gone: CancellationToken) -> (Outlet, impl Future<Output = ()>)
 where
-    W: AsyncWrite + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin,
 {
     let (sender, queue) = mpsc::channel(QUEUE);
-    (Outlet(sender), tokio::spawn(write(output, queue, gone)))
+    (Outlet(sender), write(output, queue, gone))
 }
 
 async fn write<W: AsyncWrite + Unpin>(
@@ -70,6 +69,7 @@ fn put(lines: &mut BytesMut, message: Bytes) {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, duplex};
+    use tokio_util::task::TaskTracker;
 
     use super::*;
 
@@ -82,10 +82,10 @@ mod tests {
         outlet.send(Bytes::new()).await;
         outlet.send("[2]".into()).await;
         drop(outlet);
+        written.await;
         let mut text = String::new();
         theirs.read_to_string(&mut text).await.unwrap();
         assert_eq!(text, "{ \"a\":  1}\n[2]\n");
-        written.await.unwrap();
         assert!(gone.is_cancelled());
     }
 
@@ -93,8 +93,10 @@ mod tests {
     async fn whoever_sends_waits_for_a_reader_and_not_for_one_that_is_gone() {
         let (ours, theirs) = duplex(8);
         let gone = CancellationToken::new();
-        let (outlet, _written) = open(ours, gone.clone());
-        let sending = tokio::spawn(async move {
+        let (outlet, writing) = open(ours, gone.clone());
+        let tasks = TaskTracker::new();
+        tasks.spawn(writing);
+        let sending = tasks.spawn(async move {
             for _ in 0..200 {
                 outlet.send(Bytes::from_static(b"0123456789")).await;
             }

@@ -53,11 +53,11 @@ pub async fn converse<R, W>(
 ) -> io::Result<()>
 where
     R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin,
 {
     let endpoint = Arc::new(Endpoint::new(gateway, shutdown.clone()).map_err(io::Error::other)?);
     let gone = CancellationToken::new();
-    let (out, written) = outlet::open(output, gone.clone());
+    let (out, writing) = outlet::open(output, gone.clone());
     let edge = EdgeCaller::Client(principal.client);
     let mut pipe = Pipe {
         places: Arc::new(Semaphore::new(endpoint.gateway.config().limits.pipe_calls)),
@@ -68,16 +68,17 @@ where
         gone,
         endpoint,
     };
-    tokio::select! {
-        _settled = timeout(patience, pipe.endpoint.gateway.settle()) => {}
-        () = shutdown.cancelled() => {}
-    }
-    pipe.read(input, &shutdown).await;
-    shutdown.cancel();
-    pipe.tasks.close();
-    pipe.tasks.wait().await;
-    drop(pipe);
-    let _ended = written.await;
+    let talking = async move {
+        tokio::select! {
+            _settled = timeout(patience, pipe.endpoint.gateway.settle()) => {}
+            () = shutdown.cancelled() => {}
+        }
+        pipe.read(input, &shutdown).await;
+        shutdown.cancel();
+        pipe.tasks.close();
+        pipe.tasks.wait().await;
+    };
+    tokio::join!(talking, writing);
     Ok(())
 }
 

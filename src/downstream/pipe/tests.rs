@@ -26,8 +26,13 @@ impl Talk {
         let pipe = tokio::io::split(theirs);
         let principal = Principal { client: 0, name: "alice".into() };
         let stop = CancellationToken::new();
-        let served =
-            tokio::spawn(converse(Arc::clone(&bench.gateway), principal, pipe, Duration::ZERO, stop.clone()));
+        let served = TaskTracker::new().spawn(converse(
+            Arc::clone(&bench.gateway),
+            principal,
+            pipe,
+            Duration::ZERO,
+            stop.clone(),
+        ));
         Self { bench, output, input: BufReader::new(input), served, stop }
     }
 
