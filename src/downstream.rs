@@ -30,6 +30,7 @@ mod post;
 mod reply;
 mod running;
 mod site;
+mod sse;
 mod stream;
 
 pub use self::http::serve;

@@ -15,9 +15,10 @@ const Http = plan.url?.endsWith('/sse') ? SSEClientTransport : StreamableHTTPCli
 const transport = launched
   ? new StdioClientTransport(launched)
   : new Http(new URL(plan.url), { requestInit: { headers } });
-// Over these this SDK tells the revision to nobody but the transport.
+// This SDK tells the revision to nobody but the transport.
 let protocol;
-if (launched || Http === SSEClientTransport) transport.setProtocolVersion = version => { protocol = version; };
+const agreed = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = version => { protocol = version; agreed?.(version); };
 await client.connect(transport);
 await carryOut({
   client,
