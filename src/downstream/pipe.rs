@@ -1,4 +1,5 @@
-//! MCP on a pipe: one client, one message a line, the era that of each message.
+//! MCP on a pipe: one client, one message a line, the era that of each message. A connection over HTTP+SSE is one, too,
+//! whose messages come and go otherwise.
 //!
 //! The client is served by the same code as over HTTP. What is different: there are no headers to agree with, a
 //! call is cancelled by a notification alone, the stream of a session opens by itself, and the messages of all

@@ -21,6 +21,7 @@ mod field;
 mod lossless;
 mod rmcp_peers;
 mod robust;
+mod sse;
 mod support;
 mod translation;
 mod wire;
