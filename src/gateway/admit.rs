@@ -7,7 +7,7 @@ use super::access::{self, Grant, Reveal};
 use super::error::{GatewayError, GatewayErrorKind};
 use super::limits::Permit;
 use super::{Current, Gateway, Health};
-use crate::catalog::{admits_uri, split_tag};
+use crate::catalog::split_tag;
 use crate::exchange::{Call, Principal};
 use crate::mcp::{ListKind, Routing};
 
@@ -87,7 +87,7 @@ pub(super) struct Findings {
 
 /// What a request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Subject {
+pub(super) enum Subject {
     /// An entry of a list, by its exposed name.
     Name(ListKind, String),
     /// A resource to read.
@@ -164,7 +164,11 @@ fn reference(call: &Call) -> Result<Subject, GatewayError> {
     }
 }
 
-fn grant(
+/// Looks up where a subject leads, and whether `principal` may go there.
+///
+/// # Errors
+/// `Unknown`, `Denied`, or `Unavailable` where the upstream that it belongs to is not there.
+pub(super) fn grant(
     gateway: &Gateway,
     current: &Current,
     principal: &Principal,
@@ -209,19 +213,18 @@ fn absent_owner(
     principal: &Principal,
     subject: &Subject,
 ) -> Option<(usize, GatewayError)> {
-    let client = gateway.config.clients.get(principal.client)?;
     gateway.upstreams.iter().zip(&current.offers).enumerate().find_map(|(index, (upstream, offer))| {
         let config = gateway.config.upstreams.get(index)?;
         let is_admitted = match subject {
             Subject::Name(kind, name) => {
                 let native = gateway.names.get(index)?.under_prefix(name)?;
-                client.filter(*kind).admits(name) && config.filter(*kind).admits(native)
+                access::is_admitted(&gateway.config, principal, index, (*kind, name, native))
             }
             Subject::Method(_) => return None,
             Subject::Uri(uri) | Subject::Reference(uri) => {
                 let (native, _) = split_tag(uri).filter(|(_, label)| *label == &*config.name)?;
-                let kind = ListKind::Resources;
-                admits_uri(client.filter(kind), native) && admits_uri(config.filter(kind), native)
+                let subject = (ListKind::Resources, native, native);
+                access::is_admitted(&gateway.config, principal, index, subject)
             }
         };
         let text = match &offer.health {
