@@ -19,6 +19,7 @@ mod pattern;
 mod problem;
 mod reader;
 mod reference;
+mod resilience;
 mod rules;
 mod section;
 mod source;
@@ -41,6 +42,7 @@ pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::page as reference_page;
+pub use resilience::Resilience;
 pub use rules::{Layer, RoleConfig, Rules};
 
 /// A checked configuration. Immutable; a changed file makes another one.
@@ -112,6 +114,8 @@ pub struct UpstreamConfig {
     pub grace: Duration,
     /// How often its lists are read again at the least; zero is never. Default 5 min.
     pub refresh: Duration,
+    /// How much it is put up with.
+    pub resilience: Resilience,
     /// Limits on calls to it, all callers together.
     pub limits: CallLimits,
 }

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use super::access::{self, Grant, Reveal};
 use super::error::{GatewayError, GatewayErrorKind};
 use super::limits::Permit;
+use super::tasks::{self, Relay, Used};
 use super::{Current, Gateway, Health};
 use crate::catalog::split_tag;
-use crate::exchange::{Call, Principal};
+use crate::exchange::{Call, EventSink, Principal};
+use crate::mcp::task::TASK_ID;
 use crate::mcp::{ListKind, Routing};
 
 /// A call that passed every check. Only this module makes one, so no path to an upstream skips them.
@@ -16,6 +18,7 @@ use crate::mcp::{ListKind, Routing};
 pub struct AdmittedCall {
     call: Call,
     target: Target,
+    tasks: Used,
     deadline: Instant,
     budget: Duration,
     _permit: Permit,
@@ -43,6 +46,20 @@ impl AdmittedCall {
         &self.target
     }
 
+    /// What it has to do with tasks.
+    pub(super) fn tasks(&self) -> &Used {
+        &self.tasks
+    }
+
+    /// Stands between the upstream and the client with what comes before the end, where that may name a task.
+    pub(super) fn relay(&mut self) -> Option<Relay> {
+        if !self.tasks.has_events() {
+            return None;
+        }
+        let (sink, from) = EventSink::new();
+        Some(Relay { from, to: std::mem::replace(&mut self.call.events, sink) })
+    }
+
     /// Takes it apart: the call, where it goes, and what holds its place within the limits until it is dropped.
     #[must_use]
     pub fn into_parts(self) -> (Call, Target, impl Send + Sync + 'static) {
@@ -67,7 +84,8 @@ impl AdmittedCall {
     /// A call past every check, for tests of what lies behind them.
     pub(crate) fn for_test(call: Call, target: Target, deadline: Instant) -> Self {
         let budget = deadline.saturating_duration_since(Instant::now());
-        Self { call, target, deadline, budget, _permit: Permit::default() }
+        let tasks = Used::of(&call, &target, None);
+        Self { call, target, tasks, deadline, budget, _permit: Permit::default() }
     }
 
     /// The same call with another deadline.
@@ -85,9 +103,18 @@ pub(super) struct Findings {
     pub(super) tool: Option<Arc<str>>,
 }
 
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Subject {
+    /// What policy judges by its name.
+    Named(Named),
+    /// A task, by the id that its client has.
+    Task(String),
+}
+
 /// What a request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum Named {
     /// An entry of a list, by its exposed name.
     Name(ListKind, String),
     /// A resource to read.
@@ -104,12 +131,19 @@ pub(super) enum Subject {
 /// The first check that says no.
 pub(super) fn admit(
     gateway: &Gateway,
-    call: Call,
+    mut call: Call,
     findings: &mut Findings,
 ) -> Result<AdmittedCall, GatewayError> {
     let subject = subject(&call)?;
     let current = gateway.current.load();
-    let grant = grant(gateway, &current, &call.principal, &subject, findings)?;
+    let grant = match &subject {
+        Subject::Named(named) => grant(gateway, &current, &call.principal, named, findings)?,
+        Subject::Task(id) => {
+            let (grant, tool) = gateway.task(&current, &call, id, reveal(gateway))?;
+            findings.tool = Some(tool);
+            grant
+        }
+    };
     findings.upstream = Some(grant.target.upstream);
     let permit =
         gateway.guards.admit(call.principal.client, grant.target.upstream).map_err(|(scope, error)| {
@@ -117,7 +151,15 @@ pub(super) fn admit(
         })?;
     let timeout = gateway.config.upstreams.get(grant.target.upstream).map(|upstream| upstream.timeout);
     let budget = timeout.unwrap_or_default();
+    let exposed = match subject {
+        Subject::Task(id) => Some(id),
+        Subject::Named(_) => None,
+    };
+    if let Some(id) = &exposed {
+        call.request = tasks::inward(&call.request, id, &grant.target.native).unwrap_or(call.request);
+    }
     Ok(AdmittedCall {
+        tasks: Used::of(&call, &grant.target, exposed),
         call,
         target: grant.target,
         deadline: Instant::now() + budget,
@@ -132,22 +174,27 @@ fn subject(call: &Call) -> Result<Subject, GatewayError> {
     match call.method.routing() {
         Routing::Name(kind) => {
             let name = call.request.param_string("name");
-            name.map(|name| Subject::Name(kind, name))
+            name.map(|name| Subject::Named(Named::Name(kind, name)))
                 .ok_or_else(|| invalid("`params.name` must be a string"))
         }
         Routing::Uri => {
             let uri = call.request.param_string("uri");
-            uri.map(Subject::Uri).ok_or_else(|| invalid("`params.uri` must be a string"))
+            uri.map(|uri| Subject::Named(Named::Uri(uri)))
+                .ok_or_else(|| invalid("`params.uri` must be a string"))
         }
-        Routing::Reference => reference(call),
-        Routing::Extension => Ok(Subject::Method(call.request.method.to_string())),
+        Routing::Reference => reference(call).map(Subject::Named),
+        Routing::Task => {
+            let id = call.request.param_string(TASK_ID);
+            id.map(Subject::Task).ok_or_else(|| invalid("`params.taskId` must be a string"))
+        }
+        Routing::Extension => Ok(Subject::Named(Named::Method(call.request.method.to_string()))),
         Routing::Local | Routing::List(_) => {
             Err(GatewayError::new(GatewayErrorKind::Internal, "the method goes to no upstream"))
         }
     }
 }
 
-fn reference(call: &Call) -> Result<Subject, GatewayError> {
+fn reference(call: &Call) -> Result<Named, GatewayError> {
     let invalid = |text: &'static str| GatewayError::new(GatewayErrorKind::InvalidParams, text);
     let raw = call.request.param("ref").ok_or_else(|| invalid("`params.ref` is missing"))?;
     let view = raw.object();
@@ -155,16 +202,16 @@ fn reference(call: &Call) -> Result<Subject, GatewayError> {
     let member = |key: &str| view.string(raw.bytes(), key);
     match member("type").as_deref() {
         Some("ref/prompt") => member("name")
-            .map(|name| Subject::Name(ListKind::Prompts, name))
+            .map(|name| Named::Name(ListKind::Prompts, name))
             .ok_or_else(|| invalid("`params.ref.name` must be a string")),
         Some("ref/resource") => {
-            member("uri").map(Subject::Reference).ok_or_else(|| invalid("`params.ref.uri` must be a string"))
+            member("uri").map(Named::Reference).ok_or_else(|| invalid("`params.ref.uri` must be a string"))
         }
         Some(_) | None => Err(invalid("`params.ref.type` must be `ref/prompt` or `ref/resource`")),
     }
 }
 
-/// Looks up where a subject leads, and whether `principal` may go there.
+/// Looks up where what is named leads, and whether `principal` may go there.
 ///
 /// # Errors
 /// `Unknown`, `Denied`, or `Unavailable` where the upstream that it belongs to is not there.
@@ -172,22 +219,22 @@ pub(super) fn grant(
     gateway: &Gateway,
     current: &Current,
     principal: &Principal,
-    subject: &Subject,
+    named: &Named,
     findings: &mut Findings,
 ) -> Result<Grant, GatewayError> {
-    let reveal = if gateway.config.reveal_denied { Reveal::Denied } else { Reveal::Nothing };
+    let reveal = reveal(gateway);
     let known = (&current.snapshot, &*gateway.config);
-    let granted = match subject {
-        Subject::Name(kind, name) => {
+    let granted = match named {
+        Named::Name(kind, name) => {
             if let Some((_, entry)) = current.snapshot.find(*kind, name) {
                 findings.upstream = Some(entry.upstream);
                 findings.tool = Some(Arc::clone(&entry.exposed));
             }
             access::grant(&current.snapshot, principal, (*kind, name), reveal)
         }
-        Subject::Uri(uri) => access::grant_uri(known, principal, uri, reveal),
-        Subject::Reference(uri) => access::grant_reference(known, principal, uri, reveal),
-        Subject::Method(method) => gateway.extended(current, principal, method).map(Grant::whole),
+        Named::Uri(uri) => access::grant_uri(known, principal, uri, reveal),
+        Named::Reference(uri) => access::grant_reference(known, principal, uri, reveal),
+        Named::Method(method) => gateway.extended(current, principal, method).map(Grant::whole),
     };
     let refusal = match granted {
         Ok(grant) => return Ok(grant),
@@ -196,7 +243,7 @@ pub(super) fn grant(
     if refusal.kind != GatewayErrorKind::Unknown {
         return Err(refusal);
     }
-    match absent_owner(gateway, current, principal, subject) {
+    match absent_owner(gateway, current, principal, named) {
         Some((upstream, error)) => {
             findings.upstream = Some(upstream);
             Err(error)
@@ -205,23 +252,27 @@ pub(super) fn grant(
     }
 }
 
-/// The upstream under whose prefix or tag the subject stands, if its lists are unknown because it is not
-/// there, and if policy would let the principal see the subject.
+fn reveal(gateway: &Gateway) -> Reveal {
+    if gateway.config.reveal_denied { Reveal::Denied } else { Reveal::Nothing }
+}
+
+/// The upstream under whose prefix or tag what is named stands, if its lists are unknown because it is not
+/// there, and if policy would let the principal see it.
 fn absent_owner(
     gateway: &Gateway,
     current: &Current,
     principal: &Principal,
-    subject: &Subject,
+    named: &Named,
 ) -> Option<(usize, GatewayError)> {
     gateway.upstreams.iter().zip(&current.offers).enumerate().find_map(|(index, (upstream, offer))| {
         let config = gateway.config.upstreams.get(index)?;
-        let is_admitted = match subject {
-            Subject::Name(kind, name) => {
+        let is_admitted = match named {
+            Named::Name(kind, name) => {
                 let native = gateway.names.get(index)?.under_prefix(name)?;
                 access::is_admitted(&gateway.config, principal, index, (*kind, name, native))
             }
-            Subject::Method(_) => return None,
-            Subject::Uri(uri) | Subject::Reference(uri) => {
+            Named::Method(_) => return None,
+            Named::Uri(uri) | Named::Reference(uri) => {
                 let (native, _) = split_tag(uri).filter(|(_, label)| *label == &*config.name)?;
                 let subject = (ListKind::Resources, native, native);
                 access::is_admitted(&gateway.config, principal, index, subject)
@@ -230,8 +281,7 @@ fn absent_owner(
         let text = match &offer.health {
             Health::Ready => return None,
             Health::Connecting => {
-                let what =
-                    if matches!(subject, Subject::Name(ListKind::Tools, _)) { "tools" } else { "lists" };
+                let what = if matches!(named, Named::Name(ListKind::Tools, _)) { "tools" } else { "lists" };
                 format!("is still connecting; its {what} are not known yet")
             }
             Health::Down { reason, .. } => format!("is down: {reason}"),

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::admit::{self, Subject};
+use super::admit::{self, Named};
 use super::error::GatewayErrorKind;
 use super::{Current, Gateway, Health, Target};
 use crate::catalog::{admits, split_tag};
@@ -160,11 +160,11 @@ impl Gateway {
 
     /// What admits calls says.
     fn verdict(&self, current: &Current, principal: &Principal, question: &Question) -> Verdict {
-        let subject = match question.kind {
-            ListKind::Resources | ListKind::Templates => Subject::Uri(question.name.clone()),
-            kind @ (ListKind::Tools | ListKind::Prompts) => Subject::Name(kind, question.name.clone()),
+        let named = match question.kind {
+            ListKind::Resources | ListKind::Templates => Named::Uri(question.name.clone()),
+            kind @ (ListKind::Tools | ListKind::Prompts) => Named::Name(kind, question.name.clone()),
         };
-        match admit::grant(self, current, principal, &subject, &mut admit::Findings::default()) {
+        match admit::grant(self, current, principal, &named, &mut admit::Findings::default()) {
             Ok(grant) => match current.offers.get(grant.target.upstream).map(|offer| &offer.health) {
                 Some(Health::Ready) => Verdict::Allowed,
                 Some(Health::Connecting | Health::Down { .. }) | None => Verdict::Unavailable,

@@ -2,12 +2,14 @@
 //! case; most have inputs of their own beside the one that the case gives.
 
 mod aggregation;
+mod apps;
 mod asks;
 mod auth;
 mod calls;
 mod config;
 mod edge;
 mod errors;
+mod explain;
 mod extensions;
 mod feed;
 mod metrics;
@@ -20,4 +22,5 @@ mod schemas;
 mod sessions;
 mod stdio;
 mod streams;
+mod tasks;
 mod version;
