@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::gateway::{Explanation, NoSuchClient, Question};
-use crate::mcp::ListKind;
 
 /// Explains for one client, or for all where none is named.
 pub type Explain = dyn Fn(Option<&str>, &Question) -> Result<Vec<Explanation>, NoSuchClient> + Send + Sync;
@@ -54,17 +53,13 @@ impl Asked {
     fn parse(query: Option<&str>) -> Result<Self, &'static str> {
         let (mut client, mut question) = (None, None);
         for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-            let kind = match &*key {
-                "client" if client.is_none() => {
-                    client = Some(value.into_owned());
-                    continue;
-                }
-                "tool" => ListKind::Tools,
-                "prompt" => ListKind::Prompts,
-                "resource" => ListKind::Resources,
-                _ => return Err("the parameters are `client` and one of `tool`, `prompt`, `resource`"),
-            };
-            if question.replace(Question { kind, name: value.into_owned() }).is_some() {
+            if key == "client" && client.is_none() {
+                client = Some(value.into_owned());
+                continue;
+            }
+            let asked = Question::about(&key, value.into_owned())
+                .ok_or("the parameters are `client` and one of `tool`, `prompt`, `resource`")?;
+            if question.replace(asked).is_some() {
                 return Err("one of `tool`, `prompt`, `resource`, and once");
             }
         }
@@ -80,9 +75,10 @@ mod tests {
     #[test]
     fn a_query_names_one_thing_and_at_most_one_client() {
         let parsed = Asked::parse(Some("client=a%20b&tool=x%2By")).unwrap();
-        let question = Question { kind: ListKind::Tools, name: "x+y".into() };
+        let question = Question::about("tool", "x+y".into()).unwrap();
         assert_eq!(parsed, Asked { client: Some("a b".into()), question });
-        assert_eq!(Asked::parse(Some("resource=file:///x")).unwrap().question.kind, ListKind::Resources);
+        let resource = Question::about("resource", "file:///x".into()).unwrap();
+        assert_eq!(Asked::parse(Some("resource=file:///x")).unwrap().question, resource);
         for query in [None, Some("client=a"), Some("tool=a&prompt=b"), Some("tool=a&tool=a"), Some("tools=a")]
         {
             assert!(Asked::parse(query).is_err(), "{query:?}");

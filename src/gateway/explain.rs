@@ -92,6 +92,15 @@ pub struct NoSuchClient {
     known: Vec<String>,
 }
 
+impl Question {
+    /// About a `tool`, a `prompt` or a `resource`; `None` for any other word.
+    #[must_use]
+    pub fn about(noun: &str, name: String) -> Option<Self> {
+        let kinds = [ListKind::Tools, ListKind::Prompts, ListKind::Resources];
+        kinds.into_iter().find(|kind| kind.noun() == noun).map(|kind| Self { kind, name })
+    }
+}
+
 impl Explanation {
     /// The first check that stops the call.
     #[must_use]
