@@ -172,6 +172,7 @@ fn the_full_file_says_everything_otherwise() {
     assert_eq!(texts(&github.rules.tools.deny), ["*secret*"]);
     let rate = Rate { count: 60, period: seconds(60) };
     assert_eq!(github.limits, CallLimits { rate: Some(rate), burst: Some(10), concurrency: Some(8) });
+    assert_eq!(http(&loaded, "github").kind, Some(HttpKind::Streamable));
     let headers = &http(&loaded, "github").headers;
     assert_eq!(headers[0].0, "authorization");
     assert_eq!(headers[0].1.expose_secret(), "Bearer hunter2-hunter2-hunter2");
@@ -192,12 +193,12 @@ fn the_full_file_says_everything_otherwise() {
     );
 
     let layers: Vec<_> =
-        config.clients[0].layers().map(|layer| (layer.section, layer.name, layer.rules.line)).collect();
-    assert_eq!(layers, [("roles", "reader", 32), ("roles", "quiet", 37), ("clients", "alice", 39)]);
+        config.clients[2].layers().map(|layer| (layer.section, layer.name, layer.rules.line)).collect();
+    assert_eq!(layers, [("roles", "reader", 80), ("roles", "quiet", 85), ("clients", "anonymous", 44)]);
     let reader = &config.roles[0].rules;
     assert_eq!(texts(reader.tools.allow.as_ref().unwrap()), ["gh__get_*", "time__*"]);
-    assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 33));
-    assert!(reader.extensions.is_some() && !config.clients[0].is_open() && config.roles[1].rules.is_open());
+    assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 81));
+    assert!(reader.extensions.is_some() && !config.clients[2].is_open() && config.roles[1].rules.is_open());
     assert_eq!(&*config.file, "tests/data/config/good/full.yaml");
 
     assert_eq!(config.limits.edge.as_ref().unwrap().burst, Some(20));
@@ -219,6 +220,25 @@ fn the_full_file_says_everything_otherwise() {
 
 fn sha256(text: &str) -> [u8; 32] {
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes()).as_ref().try_into().unwrap()
+}
+
+#[test]
+fn the_transport_of_a_url_is_found_out_unless_it_is_said() {
+    let kind_of = |more: &str| {
+        let loaded = good(&format!("upstreams: {{a: {{url: \"http://127.0.0.1/x\"{more}}}}}"));
+        http(&loaded, "a").kind
+    };
+    for (more, kind) in [
+        ("", None),
+        (", transport: auto", None),
+        (", type: http", None),
+        (", transport: http", Some(HttpKind::Streamable)),
+        (", transport: sse, era: legacy", Some(HttpKind::Sse)),
+        (", type: sse", Some(HttpKind::Sse)),
+        (", type: sse, transport: sse", Some(HttpKind::Sse)),
+    ] {
+        assert_eq!(kind_of(more), kind, "{more}");
+    }
 }
 
 #[test]
