@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -13,17 +13,17 @@ use crate::downstream::for_test::Bench;
 /// The client of a pipe.
 struct Talk {
     bench: Bench,
-    output: WriteHalf<DuplexStream>,
-    input: BufReader<ReadHalf<DuplexStream>>,
+    output: DuplexStream,
+    input: BufReader<DuplexStream>,
     served: JoinHandle<io::Result<()>>,
     stop: CancellationToken,
 }
 
 impl Talk {
     fn on(bench: Bench) -> Self {
-        let (ours, theirs) = tokio::io::duplex(64 * 1024);
-        let (input, output) = tokio::io::split(ours);
-        let pipe = tokio::io::split(theirs);
+        let (output, theirs) = tokio::io::duplex(64 * 1024);
+        let (input, replies) = tokio::io::duplex(64 * 1024);
+        let pipe = (theirs, replies);
         let principal = Principal { client: 0, name: "alice".into() };
         let stop = CancellationToken::new();
         let served = TaskTracker::new().spawn(converse(
@@ -272,8 +272,9 @@ async fn once_nobody_reads_calls_are_cancelled_and_all_ends() {
     talk.ask(1, "tools/call", json!({"name": "up__slow"})).await;
     talk.ask(2, "ping", json!({})).await;
     assert_eq!(talk.next().await["id"], 2);
-    let Talk { bench, output, input, served, stop } = talk;
-    drop((input, output));
+    let Talk { bench, mut output, input, served, stop } = talk;
+    drop(input);
+    output.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}\n").await.unwrap();
     served.await.unwrap().unwrap();
     assert!(stop.is_cancelled());
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -11,10 +11,13 @@ const client = new Client({ name: 'interop-typescript-v1', version: '1.0.0' });
 client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) =>
   say({ step: 'log', data: params.data, level: params.level }),
 );
-const Http = plan.url?.endsWith('/sse') ? SSEClientTransport : StreamableHTTPClientTransport;
-const transport = launched
-  ? new StdioClientTransport(launched)
-  : new Http(new URL(plan.url), { requestInit: { headers } });
+const overSse = !launched && new URL(plan.url).pathname.endsWith('/sse');
+const connect = () => {
+  if (launched) return new StdioClientTransport(launched);
+  const Transport = overSse ? SSEClientTransport : StreamableHTTPClientTransport;
+  return new Transport(new URL(plan.url), { requestInit: { headers } });
+};
+const transport = connect();
 // This SDK tells the revision to nobody but the transport.
 let protocol;
 const agreed = transport.setProtocolVersion?.bind(transport);
@@ -22,7 +25,7 @@ transport.setProtocolVersion = version => { protocol = version; agreed?.(version
 await client.connect(transport);
 await carryOut({
   client,
-  protocol: () => protocol ?? transport.protocolVersion,
+  protocol: () => protocol ?? (overSse ? transport._protocolVersion : transport.protocolVersion),
   modern: () => false,
   call: (params, options) => client.callTool(params, undefined, options),
 });
