@@ -25,7 +25,7 @@ transport.setProtocolVersion = version => { protocol = version; agreed?.(version
 await client.connect(transport);
 await carryOut({
   client,
-  protocol: () => protocol ?? (overSse ? transport._protocolVersion : transport.protocolVersion),
+  protocol: () => protocol ?? transport.protocolVersion,
   modern: () => false,
   call: (params, options) => client.callTool(params, undefined, options),
 });
