@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::access::{self, Grant, Reveal};
 use super::error::{GatewayError, GatewayErrorKind};
 use super::limits::Permit;
+
 use super::tasks::{self, Relay, Used};
 use super::{Current, Gateway, Health};
 use crate::catalog::{admits_uri, split_tag};
@@ -116,6 +117,8 @@ enum Subject {
     Method(String),
     /// A task, by the id that its client has.
     Task(String),
+    /// A page of the caller's own tasks.
+    Tasks(Option<String>),
 }
 
 /// Runs every check on a call. `findings` is filled in as far as the checks came.
@@ -137,9 +140,16 @@ pub(super) fn admit(
         })?;
     let timeout = gateway.config.upstreams.get(grant.target.upstream).map(|upstream| upstream.timeout);
     let budget = timeout.unwrap_or_default();
+    if let Subject::Tasks(cursor) = &subject {
+        call.request = gateway.turn_to(&call.request, cursor.as_deref()).unwrap_or(call.request);
+    }
     let exposed = match subject {
         Subject::Task(id) => Some(id),
-        Subject::Name(..) | Subject::Uri(_) | Subject::Reference(_) | Subject::Method(_) => None,
+        Subject::Name(..)
+        | Subject::Uri(_)
+        | Subject::Reference(_)
+        | Subject::Method(_)
+        | Subject::Tasks(_) => None,
     };
     if let Some(id) = &exposed {
         call.request = tasks::inward(&call.request, id, &grant.target.native).unwrap_or(call.request);
@@ -172,6 +182,13 @@ fn subject(call: &Call) -> Result<Subject, GatewayError> {
             let id = call.request.param_string(TASK_ID);
             id.map(Subject::Task).ok_or_else(|| invalid("`params.taskId` must be a string"))
         }
+        Routing::Tasks => match call.request.param("cursor") {
+            Some(raw) if raw.text() != "null" => {
+                let cursor = raw.string().ok_or_else(|| invalid("`params.cursor` must be a string"))?;
+                Ok(Subject::Tasks(Some(cursor)))
+            }
+            Some(_) | None => Ok(Subject::Tasks(None)),
+        },
         Routing::Extension => Ok(Subject::Method(call.request.method.to_string())),
         Routing::Local | Routing::List(_) => {
             Err(GatewayError::new(GatewayErrorKind::Internal, "the method goes to no upstream"))
@@ -217,6 +234,7 @@ fn grant(
         Subject::Uri(uri) => access::grant_uri(known, principal, uri, reveal),
         Subject::Reference(uri) => access::grant_reference(known, principal, uri, reveal),
         Subject::Method(method) => gateway.extended(current, principal, method).map(Grant::whole),
+        Subject::Tasks(cursor) => gateway.task_page(current, call, cursor.as_deref()),
         Subject::Task(id) => gateway.task(current, call, id, reveal).map(|(grant, tool)| {
             findings.tool = Some(tool);
             grant
@@ -254,7 +272,7 @@ fn absent_owner(
                 let native = gateway.names.get(index)?.under_prefix(name)?;
                 client.filter(*kind).admits(name) && config.filter(*kind).admits(native)
             }
-            Subject::Method(_) | Subject::Task(_) => return None,
+            Subject::Method(_) | Subject::Task(_) | Subject::Tasks(_) => return None,
             Subject::Uri(uri) | Subject::Reference(uri) => {
                 let (native, _) = split_tag(uri).filter(|(_, label)| *label == &*config.name)?;
                 let kind = ListKind::Resources;
