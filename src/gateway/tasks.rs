@@ -131,12 +131,10 @@ impl Gateway {
 
     /// Whether the rules let a principal call the tool that made a task, by its native name.
     pub(super) fn admits_task(&self, principal: &Principal, upstream: usize, tool: &str) -> bool {
-        let kind = ListKind::Tools;
-        let is_offered = self.config.upstreams.get(upstream).is_some_and(|u| u.filter(kind).admits(tool));
         let exposed = self.names.get(upstream).map(|names| names.expose(tool));
-        let client = self.config.clients.get(principal.client);
-        let is_allowed = client.zip(exposed).is_some_and(|(c, exposed)| c.filter(kind).admits(&exposed));
-        is_offered && is_allowed
+        exposed.is_some_and(|exposed| {
+            access::is_admitted(&self.config, principal, upstream, (ListKind::Tools, &exposed, tool))
+        })
     }
 
     /// The id that a client gets for a task of an upstream; `None` if the upstream's own is too long.
