@@ -27,5 +27,6 @@ mod post;
 mod reply;
 mod site;
 mod stream;
+mod threads;
 
 pub use self::http::serve;

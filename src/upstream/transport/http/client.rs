@@ -19,6 +19,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::rt::Executor as _;
+use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::runtime::{self, Handle};
 use tokio::time::{Instant, sleep};
@@ -95,7 +96,12 @@ impl Client {
     /// # Errors
     /// If TLS, or the proxy of the environment, cannot be set up.
     pub(super) fn new(url: &Url, connect_timeout: Duration) -> Result<Self, Failure> {
-        let dialer = Dialer::new(url, connect_timeout)?;
+        Self::through(&Matcher::from_env(), url, connect_timeout)
+    }
+
+    /// The same with other proxies than those of the environment.
+    fn through(proxies: &Matcher, url: &Url, connect_timeout: Duration) -> Result<Self, Failure> {
+        let dialer = Dialer::new(proxies, url, connect_timeout)?;
         let parts = url.as_str().parse::<Uri>().map(Uri::into_parts).unwrap_or_default();
         let host = parts.authority.as_ref().and_then(|name| HeaderValue::from_str(name.as_str()).ok());
         let pool = Arc::new(Pool {
@@ -330,3 +336,6 @@ impl std::fmt::Debug for Client {
         f.debug_struct("Client").field("authority", &self.pool.authority).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

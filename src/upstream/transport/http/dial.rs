@@ -98,16 +98,16 @@ struct Proxy {
 }
 
 impl Dialer {
-    /// Prepares the way to the origin of `url`; a connection takes at most `limit` to be ready. A proxy of the
-    /// environment is used, as curl does, but not to reach this machine itself.
+    /// Prepares the way to the origin of `url`; a connection takes at most `limit` to be ready. One of
+    /// `proxies` is used, as curl does, but not to reach this machine itself.
     ///
     /// # Errors
     /// If TLS cannot be set up, or the proxy of the environment is of a kind that is not spoken.
-    pub(super) fn new(url: &Url, limit: Duration) -> Result<Self, Failure> {
+    pub(super) fn new(proxies: &Matcher, url: &Url, limit: Duration) -> Result<Self, Failure> {
         let origin: Uri = url.as_str().parse().map_err(|error| unusable("its URL cannot be used", &error))?;
         let proxy = match is_local(url) {
             true => None,
-            false => Proxy::of_environment(&origin)?,
+            false => Proxy::of(proxies, &origin)?,
         };
         let tls = match url.scheme() {
             "https" => Some(Tls::new(&origin, &PROTOCOLS)?),
@@ -189,8 +189,8 @@ impl Tls {
 }
 
 impl Proxy {
-    fn of_environment(origin: &Uri) -> Result<Option<Self>, Failure> {
-        let Some(found) = Matcher::from_env().intercept(origin) else { return Ok(None) };
+    fn of(proxies: &Matcher, origin: &Uri) -> Result<Option<Self>, Failure> {
+        let Some(found) = proxies.intercept(origin) else { return Ok(None) };
         let address = found.uri().clone();
         let tls = match address.scheme_str() {
             Some("http") | None => None,
