@@ -68,10 +68,10 @@ impl Received {
     /// If the body breaks off.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
         loop {
-            if let Some(gzip) = &mut self.gzip {
-                if let Some(decoded) = gzip.next()? {
-                    return Ok(Some(decoded));
-                }
+            if let Some(gzip) = &mut self.gzip
+                && let Some(decoded) = gzip.next()?
+            {
+                return Ok(Some(decoded));
             }
             let frame = std::future::poll_fn(|cx| self.poll_frame(cx)).await;
             let Some(frame) = frame.transpose().map_err(ReadError::Http)? else {
