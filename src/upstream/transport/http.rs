@@ -90,7 +90,7 @@ impl Endpoint {
     ) -> Result<Self, Failure> {
         let mut headers = configured(config)?;
         headers.entry(USER_AGENT).or_insert(OURSELVES);
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("gzip"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let mut post_headers = headers.clone();
         post_headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
@@ -192,10 +192,14 @@ impl Endpoint {
     }
 
     /// The same server at another address. Credentials go there, too: the origin must be the same.
-    pub(super) fn at(&self, url: Url) -> Self {
+    ///
+    /// # Errors
+    /// If the address cannot be written in a request.
+    pub(super) fn at(&self, url: Url) -> Result<Self, Failure> {
         let Inner { client, headers, post_headers, unsolicited, asides, tasks, runtime, .. } = &*self.0;
-        Self(Arc::new(Inner {
+        Ok(Self(Arc::new(Inner {
             client: client.clone(),
+            path: path(&url)?,
             url,
             headers: headers.clone(),
             post_headers: post_headers.clone(),
@@ -206,7 +210,7 @@ impl Endpoint {
             broken: watch::Sender::new(None),
             tasks: tasks.clone(),
             runtime: runtime.clone(),
-        }))
+        })))
     }
 
     /// Has all lists read again.

@@ -57,10 +57,11 @@ pub(super) enum SendError {
     Broken(#[source] hyper::Error),
 }
 
-/// What speaks with one origin. Dropping it ends its connections, but for those in use.
+/// What speaks with one origin. Its connections end with its last clone, but for those in use.
+#[derive(Clone)]
 pub(super) struct Client {
     pool: Arc<Pool>,
-    _rounds: DropGuard,
+    _rounds: Arc<DropGuard>,
 }
 
 pub(super) struct Pool {
@@ -116,7 +117,7 @@ impl Client {
         let rounds = Pool::keep(Arc::downgrade(&pool));
         let watched = ended.clone();
         TokioExecutor::new().execute(async move { watched.run_until_cancelled(rounds).await });
-        Ok(Self { pool, _rounds: ended.drop_guard() })
+        Ok(Self { pool, _rounds: Arc::new(ended.drop_guard()) })
     }
 
     /// Sends a request, whose URI is a path, and waits for the head of its answer. What was sent is never
