@@ -15,6 +15,7 @@ mod feed;
 mod metrics;
 mod names;
 mod pagination;
+mod pipe;
 mod policy;
 mod rates;
 mod resources;
