@@ -33,6 +33,7 @@ mod running;
 mod site;
 mod sse;
 mod stream;
+mod threads;
 
 pub use self::http::serve;
 pub use self::pipe::converse;
