@@ -13,6 +13,7 @@ mod classify;
 mod endpoint;
 #[cfg(test)]
 mod for_test;
+mod filter;
 mod http;
 mod identity;
 mod in_flight;

@@ -9,6 +9,8 @@ mod admit;
 mod error;
 mod extensions;
 mod feed;
+mod followed;
+mod following;
 mod limits;
 mod local;
 mod port;
@@ -31,6 +33,7 @@ use crate::telemetry::{LimitReached, LimitScope, Metrics};
 
 use admit::admit;
 use feed::Feed;
+use following::Places;
 use limits::CallGuards;
 use record::CallRecord;
 use tasks::TaskIds;
@@ -39,6 +42,8 @@ pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
 pub use feed::{Change, Seen, Watch};
+pub use followed::{Followed, Verdict, Wanted};
+pub use following::Following;
 pub use limits::EdgeCaller;
 pub use local::{CacheScope, Page};
 pub use port::{Health, List, Offer, Upstream};
@@ -53,6 +58,8 @@ pub struct Gateway {
     task_ids: TaskIds,
     current: ArcSwap<Current>,
     feed: Feed,
+    /// Places for the resources that clients follow.
+    places: Places,
 }
 
 /// What is offered at one instant: the merged snapshot, and the offers that it was made of.
@@ -78,6 +85,7 @@ impl Gateway {
                 offers: upstreams.iter().map(|_| Arc::default()).collect(),
             }),
             feed: Feed::default(),
+            places: Places::new(&config.limits),
             names,
             upstreams,
             metrics,

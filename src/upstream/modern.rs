@@ -3,6 +3,7 @@
 //!
 //! Must not know: how the era was found out.
 
+mod following;
 mod subscription;
 
 use std::sync::Arc;

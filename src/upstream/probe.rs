@@ -20,6 +20,7 @@ use super::transport::{Reply, Transport};
 use super::unsolicited::Unsolicited;
 use super::wire::Wire;
 use crate::config::{self, UpstreamConfig};
+use crate::gateway::Followed;
 use crate::mcp::{Era, ProtocolVersion};
 use crate::telemetry::Metrics;
 use crate::translate::hello::{Discovery, Hello, NoHandshake, read_discover, write_discover};
@@ -37,6 +38,7 @@ pub(super) struct Dialer {
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
     memory: Mutex<Memory>,
+    followed: Arc<Followed>,
 }
 
 /// What earlier connections showed.
@@ -62,8 +64,9 @@ impl Dialer {
         message_limit: usize,
         metrics: Arc<Metrics>,
         tasks: TaskTracker,
+        followed: Arc<Followed>,
     ) -> Self {
-        Self { config, message_limit, metrics, tasks, memory: Mutex::default() }
+        Self { config, message_limit, metrics, tasks, followed, memory: Mutex::default() }
     }
 
     /// Connects, finding out the era where it is neither configured nor remembered. Whoever calls bounds the
@@ -84,7 +87,8 @@ impl Dialer {
     /// Opens the transport.
     fn open(&self) -> Result<Arc<Wire>, Failure> {
         let unsolicited =
-            Arc::new(Unsolicited::new(Arc::clone(&self.config.name), Arc::clone(&self.metrics)));
+            Unsolicited::new(Arc::clone(&self.config.name), Arc::clone(&self.metrics), Arc::clone(&self.followed));
+        let unsolicited = Arc::new(unsolicited);
         let transport = match &self.config.transport {
             config::Transport::Stdio(stdio) => {
                 let family =

@@ -21,7 +21,6 @@ use url::{Host, Url};
 
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
-use crate::mcp::ListKind;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::SESSION_ID;
@@ -171,9 +170,9 @@ impl Endpoint {
         Ok(EventStream::new(response, self.0.message_limit))
     }
 
-    /// Has all lists read again.
-    pub(in crate::upstream) fn doubt_lists(&self) {
-        self.0.unsolicited.doubt(&ListKind::ALL);
+    /// Has everything looked at again.
+    pub(in crate::upstream) fn doubt_all(&self) {
+        self.0.unsolicited.doubt_all();
     }
 
     /// Takes a message that came on a stream of the server's own.
