@@ -11,9 +11,9 @@ mod ask;
 mod body;
 mod classify;
 mod endpoint;
+mod filter;
 #[cfg(test)]
 mod for_test;
-mod filter;
 mod http;
 mod identity;
 mod in_flight;

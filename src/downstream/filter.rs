@@ -39,7 +39,8 @@ impl Filter {
     pub(super) fn read(request: &Request) -> Result<Self, ErrorBody> {
         let malformed = |text: String| ErrorBody::new(Code::InvalidParams, text);
         let filter = request.param("notifications").filter(Raw::is_object);
-        let filter = filter.ok_or_else(|| malformed("`params.notifications` must be an object".to_owned()))?;
+        let filter =
+            filter.ok_or_else(|| malformed("`params.notifications` must be an object".to_owned()))?;
         let view = filter.object();
         let mut kinds = Vec::new();
         for kind in ListKind::ALL {

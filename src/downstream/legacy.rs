@@ -154,7 +154,8 @@ fn unsubscribe(session: Option<&SessionUse>, request: &Request) -> Reply {
 
 /// Without a session there is no stream on which anything could be told.
 fn sessionless(request: &Request) -> Reply {
-    let text = "a subscription belongs to a session; send `initialize`, and its Mcp-Session-Id with every request";
+    let text =
+        "a subscription belongs to a session; send `initialize`, and its Mcp-Session-Id with every request";
     Reply::error(Era::Legacy, &request.id, &ErrorBody::new(Code::InvalidRequest, text))
 }
 

@@ -137,7 +137,12 @@ impl Listening {
         Self::new(endpoint, watch, (Voice::Subscription(id), opening), place)
     }
 
-    fn new(endpoint: &Endpoint, watch: Watch, (voice, opening): (Voice, BoxFuture<'static, Bytes>), place: Place) -> Self {
+    fn new(
+        endpoint: &Endpoint,
+        watch: Watch,
+        (voice, opening): (Voice, BoxFuture<'static, Bytes>),
+        place: Place,
+    ) -> Self {
         Self {
             watch,
             voice,

@@ -265,8 +265,11 @@ impl Follow {
     pub(super) fn next(&mut self) -> Option<Arc<str>> {
         let table = self.followed.lock();
         let entry = table.entries.get(&self.uri)?;
-        let (uri, number) =
-            entry.updates.iter().filter(|(_, number)| *number > self.told).min_by_key(|(_, number)| number)?;
+        let (uri, number) = entry
+            .updates
+            .iter()
+            .filter(|(_, number)| *number > self.told)
+            .min_by_key(|(_, number)| number)?;
         self.told = *number;
         Some(Arc::clone(uri))
     }

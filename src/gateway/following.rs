@@ -102,9 +102,10 @@ impl Following {
         if known.is_some_and(|known| known.upstream == target.upstream && known.native == target.native) {
             return Ok(Pending { following: self, exposed, is_old: true });
         }
-        let upstream = gateway.upstreams.get(target.upstream).ok_or_else(|| {
-            GatewayError::new(GatewayErrorKind::Internal, "the upstream does not exist")
-        })?;
+        let upstream = gateway
+            .upstreams
+            .get(target.upstream)
+            .ok_or_else(|| GatewayError::new(GatewayErrorKind::Internal, "the upstream does not exist"))?;
         let most = gateway.config.limits.subscriptions_per_session;
         if all.len() >= most {
             return Err(full(format!(

@@ -86,8 +86,11 @@ impl Dialer {
 
     /// Opens the transport.
     fn open(&self) -> Result<Arc<Wire>, Failure> {
-        let unsolicited =
-            Unsolicited::new(Arc::clone(&self.config.name), Arc::clone(&self.metrics), Arc::clone(&self.followed));
+        let unsolicited = Unsolicited::new(
+            Arc::clone(&self.config.name),
+            Arc::clone(&self.metrics),
+            Arc::clone(&self.followed),
+        );
         let unsolicited = Arc::new(unsolicited);
         let transport = match &self.config.transport {
             config::Transport::Stdio(stdio) => {

@@ -20,5 +20,6 @@ mod schemas;
 mod sessions;
 mod stdio;
 mod streams;
+mod subscriptions;
 mod tasks;
 mod version;

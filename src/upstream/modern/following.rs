@@ -99,8 +99,7 @@ impl Modern {
         let id = self.wire.mint();
         let acknowledged = self.wire.unsolicited.acknowledgement(id);
         let (wire, hello) = (Arc::clone(&self.wire), self.hello.clone());
-        let subscribed =
-            async move { subscribe(&wire, &hello, id, Raw::from_value(&filter)).await };
+        let subscribed = async move { subscribe(&wire, &hello, id, Raw::from_value(&filter)).await };
         let mut stream = AbortOnDropHandle::new(tokio::spawn(subscribed));
         let heard = tokio::select! {
             biased;
@@ -152,7 +151,8 @@ fn refusal(modern: &Modern, end: End) -> Opened {
 
 /// What a client hears of a resource that is told of, or is not.
 fn verdict(modern: &Modern, is_honoured: bool) -> Verdict {
-    let empty = json::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete"}}"#));
+    let empty =
+        json::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete"}}"#));
     match empty {
         Ok(Message::Response(response)) if is_honoured => {
             Ok(Outcome::Complete(Answer { response, form: ResultForm::Tagged }))
