@@ -143,7 +143,7 @@ fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
 
 /// What `Mcp-Name` has to say.
 fn named(request: &Request) -> Option<String> {
-    let method = Method::known(&request.method)?;
+    let method = Method::known(&request.method).filter(|method| *method != Method::ResourcesSubscribe)?;
     match method.routing() {
         Routing::Name(_) => request.param_string("name"),
         Routing::Uri => request.param_string("uri"),
