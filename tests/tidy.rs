@@ -54,6 +54,7 @@ const ONLY: &[(&str, &str, &[&str])] = &[(
     &[
         "AdmittedCall",
         "Executed",
+        "Followed",
         "GatewayError",
         "GatewayErrorKind",
         "Health",
@@ -62,6 +63,8 @@ const ONLY: &[(&str, &str, &[&str])] = &[(
         "Offer",
         "Target",
         "Upstream",
+        "Verdict",
+        "Wanted",
     ],
 )];
 

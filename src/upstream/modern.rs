@@ -32,6 +32,7 @@ pub(super) struct Modern {
     wire: Arc<Wire>,
     hello: Hello,
     mirrors: ArcSwap<Mirrors>,
+    tasks: TaskTracker,
     _subscription: DropGuard,
 }
 
@@ -66,7 +67,13 @@ impl Modern {
                 }
             });
         }
-        Self { wire, hello, mirrors: ArcSwap::default(), _subscription: ended.drop_guard() }
+        Self {
+            wire,
+            hello,
+            mirrors: ArcSwap::default(),
+            tasks: tasks.clone(),
+            _subscription: ended.drop_guard(),
+        }
     }
 
     pub(super) fn hello(&self) -> &Hello {

@@ -75,7 +75,8 @@ impl Modern {
             match self.open(&wanted.all).await {
                 Opened::Acknowledged(new) => {
                     for uri in &wanted.all {
-                        self.wire.unsolicited.settle(uri, verdict(self, new.honoured.contains(uri)));
+                        let agreed = new.honoured.contains(uri).then(agreed).flatten();
+                        self.wire.unsolicited.settle(uri, agreed.unwrap_or_else(|| declined(self)));
                     }
                     open = (!new.honoured.is_empty()).then_some(new);
                 }
@@ -100,7 +101,7 @@ impl Modern {
         let acknowledged = self.wire.unsolicited.acknowledgement(id);
         let (wire, hello) = (Arc::clone(&self.wire), self.hello.clone());
         let subscribed = async move { subscribe(&wire, &hello, id, Raw::from_value(&filter)).await };
-        let mut stream = AbortOnDropHandle::new(tokio::spawn(subscribed));
+        let mut stream = AbortOnDropHandle::new(self.tasks.spawn(subscribed));
         let heard = tokio::select! {
             biased;
             Ok(heard) = acknowledged => heard,
@@ -149,18 +150,20 @@ fn refusal(modern: &Modern, end: End) -> Opened {
     }
 }
 
-/// What a client hears of a resource that is told of, or is not.
-fn verdict(modern: &Modern, is_honoured: bool) -> Verdict {
-    let empty =
-        json::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete"}}"#));
-    match empty {
-        Ok(Message::Response(response)) if is_honoured => {
-            Ok(Outcome::Complete(Answer { response, form: ResultForm::Tagged }))
+/// What a client hears of a resource that is told of.
+fn agreed() -> Option<Verdict> {
+    let text = Bytes::from_static(br#"{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete"}}"#);
+    match json::parse(text) {
+        Ok(Message::Response(response)) => {
+            Some(Ok(Outcome::Complete(Answer { response, form: ResultForm::Tagged })))
         }
-        Ok(_) | Err(_) => {
-            let failure = Failure::unavailable("it does not tell of changes of this resource");
-            let failure = Failure { kind: GatewayErrorKind::MethodNotFound, ..failure };
-            Err(failure.into_error(modern.wire.unsolicited.upstream()))
-        }
+        Ok(Message::Request(_) | Message::Notification(_)) | Err(_) => None,
     }
+}
+
+/// What it hears of one that is not.
+fn declined(modern: &Modern) -> Verdict {
+    let failure = Failure::unavailable("it does not tell of changes of this resource");
+    let failure = Failure { kind: GatewayErrorKind::MethodNotFound, ..failure };
+    Err(failure.into_error(modern.wire.unsolicited.upstream()))
 }
