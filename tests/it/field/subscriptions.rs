@@ -106,7 +106,7 @@ fn chg_05_subscriptions_are_made_again_and_the_gap_is_told(cell: Cell) {
             up.forget_sessions();
             assert_eq!(client.echo("up__echo", "x"), "x");
         }
-        (Transport::Http, Era::Modern) => {
+        (Transport::Http, Era::Modern) | (Transport::Sse, _) => {
             up.go_down();
             up.come_back();
         }
