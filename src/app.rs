@@ -3,6 +3,8 @@
 //! Start: configuration, sockets, upstreams (in the background), endpoint. Drain: no new connections, calls
 //! in flight end, children end.
 
+mod look;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +17,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::config::Config;
-use crate::gateway::{Gateway, Upstream};
+use crate::gateway::{Gateway, Question, Upstream};
 use crate::telemetry::{Listening, Metrics, SignalIgnored, Stopped, Stopping};
 use crate::{demo, downstream, upstream};
+
+pub(crate) use look::look;
 
 /// How long the children may take to end, on top of `drain_timeout`.
 const CHILDREN_END: Duration = Duration::from_secs(10);
@@ -121,7 +125,14 @@ impl Running {
                 let gateway = Arc::clone(&gateway);
                 move || gateway.offers()
             };
-            let state = AdminState::new(&config, metrics, Arc::clone(&readiness), offers);
+            let explain = {
+                let gateway = Arc::clone(&gateway);
+                move |client: Option<&str>, question: &Question| match client {
+                    Some(client) => gateway.explain(client, question).map(|one| vec![one]),
+                    None => Ok(gateway.explain_all(question)),
+                }
+            };
+            let state = AdminState::new(&config, metrics, Arc::clone(&readiness), offers, Box::new(explain));
             background.spawn(admin::serve(socket, Arc::new(state), background.stop.clone()));
         }
         let mcp_address = sockets.mcp.local_addr()?;

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::{app, config, demo, telemetry};
 
 pub mod check;
+mod explain;
 
 /// One MCP endpoint in front of many MCP servers.
 #[derive(Debug, Parser)]
@@ -43,6 +44,27 @@ enum Command {
         #[arg(long)]
         effective: bool,
     },
+    /// Say whether a client may use a tool, a prompt or a resource, and why: each check, with the rule and its
+    /// line.
+    #[command(
+        after_help = "Ends with 0 if it is allowed, 3 if it is denied, 4 if nobody offers it, 5 if its upstream is not there."
+    )]
+    Explain {
+        /// For whom; may be left out where there is only one client.
+        #[arg(long, value_name = "NAME")]
+        client: Option<String>,
+        #[command(flatten)]
+        subject: explain::Subject,
+        #[command(flatten)]
+        source: explain::Source,
+    },
+    /// Say who may use a tool, a prompt or a resource.
+    Who {
+        #[command(flatten)]
+        subject: explain::Subject,
+        #[command(flatten)]
+        source: explain::Source,
+    },
     /// Run one of the built-in demo servers on stdin and stdout.
     #[command(hide = true)]
     Demo {
@@ -69,6 +91,10 @@ pub fn run() -> ExitCode {
             let output = if effective { check::Output::Effective } else { check::Output::Summary };
             print(&check::check(&cli.file.config, output, &config::process_env))
         }
+        Command::Explain { client, subject, source } => {
+            answer(explain::explain(&cli.file.config, client.as_deref(), &subject, &source))
+        }
+        Command::Who { subject, source } => answer(explain::who(&cli.file.config, &subject, &source)),
         Command::Demo { server } => run_demo(server),
     }
 }
@@ -89,16 +115,26 @@ fn serve(path: &Path) -> ExitCode {
 }
 
 fn run_to_end(task: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error),
-    };
+    match on_runtime(task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("{error:#}")),
+    }
+}
+
+fn on_runtime<T>(task: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(task);
     // What does not end by itself by now (a read of stdin, say) is not waited for.
     runtime.shutdown_background();
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("{error:#}")),
+    result
+}
+
+/// Runs a command that has something to say.
+fn answer(report: impl Future<Output = anyhow::Result<check::Report>>) -> ExitCode {
+    let _already_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    match on_runtime(report) {
+        Ok(report) => print(&report),
+        Err(error) => fail(&format!("error: {error:#}")),
     }
 }
 

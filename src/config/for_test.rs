@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    CallLimits, Charset, ClientConfig, Config, Filter, Http, Limits, Log, LogFormat, Naming, ServerInfo,
+    CallLimits, Charset, ClientConfig, Config, Http, Limits, Log, LogFormat, Naming, Rules, ServerInfo,
     Sessions, Transport, UpstreamConfig,
 };
 
@@ -16,6 +16,7 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         admin: None,
         demo: None,
         upstreams: upstreams.collect(),
+        roles: vec![],
         clients: clients.iter().map(|name| client(name)).collect(),
         limits: limits(),
         naming: Naming { separator: "__".into(), max_length: 64, charset: Charset::Strict },
@@ -32,6 +33,7 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         server_info: ServerInfo::default(),
         drain_timeout: Duration::from_secs(30),
         log: Log { format: LogFormat::Human, level: "info".into() },
+        file: "gateway.yaml".into(),
         hash: "0".repeat(16),
     }
 }
@@ -47,10 +49,7 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
         }),
         era: None,
         prefix: format!("{name}__"),
-        tools: Filter::default(),
-        resources: Filter::default(),
-        prompts: Filter::default(),
-        extensions: None,
+        rules: Rules::default(),
         timeout: Duration::from_secs(60),
         connect_timeout: Duration::from_secs(30),
         list_timeout: Duration::from_secs(30),
@@ -66,10 +65,8 @@ fn client(name: &str) -> ClientConfig {
         name: name.into(),
         tokens: vec![],
         is_anonymous: false,
-        tools: Filter::default(),
-        resources: Filter::default(),
-        prompts: Filter::default(),
-        extensions: None,
+        roles: vec![],
+        rules: Rules::default(),
         limits: CallLimits::default(),
     }
 }

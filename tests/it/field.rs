@@ -9,6 +9,7 @@ mod calls;
 mod config;
 mod edge;
 mod errors;
+mod explain;
 mod extensions;
 mod feed;
 mod metrics;
