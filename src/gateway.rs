@@ -44,7 +44,7 @@ pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
 pub use explain::{Explanation, NoSuchClient, Question, Step, StepOutcome, Verdict};
 pub use feed::{Change, Seen, Watch};
-pub use followed::{Followed, Verdict, Wanted};
+pub use followed::{Consent, Followed, Wanted};
 pub use following::Following;
 pub use limits::EdgeCaller;
 pub use local::{CacheScope, Page};

@@ -53,6 +53,7 @@ const ONLY: &[(&str, &str, &[&str])] = &[(
     "gateway",
     &[
         "AdmittedCall",
+        "Consent",
         "Executed",
         "Followed",
         "GatewayError",
@@ -63,7 +64,6 @@ const ONLY: &[(&str, &str, &[&str])] = &[(
         "Offer",
         "Target",
         "Upstream",
-        "Verdict",
         "Wanted",
     ],
 )];

@@ -54,7 +54,7 @@ impl Seen {
 /// Watches the lists of one client, and the resources that it follows.
 pub struct Watch {
     gateway: Arc<Gateway>,
-    client: usize,
+    principal: Principal,
     kinds: Vec<ListKind>,
     seen: Seen,
     following: Arc<Following>,
@@ -79,7 +79,7 @@ impl Gateway {
             all.note(kind, digest);
         }
         Watch {
-            client: principal.client,
+            principal: principal.clone(),
             kinds: kinds.to_vec(),
             seen: all,
             following,
@@ -137,7 +137,7 @@ impl Watch {
     fn take(&mut self) -> Option<Change> {
         let mut found = None;
         for kind in &self.kinds {
-            let Some(digest) = self.gateway.digest(*kind, self.client) else { continue };
+            let Some(digest) = self.gateway.digest(*kind, self.principal.client) else { continue };
             if self.seen.of(*kind) == Some(&*digest) {
                 continue;
             }
@@ -149,7 +149,7 @@ impl Watch {
         found.map(Change::List).or_else(|| {
             let current = self.gateway.current.load();
             let known = (&*self.gateway.config, &**current);
-            self.following.next(known, self.client).map(Change::Resource)
+            self.following.next(known, &self.principal).map(Change::Resource)
         })
     }
 }

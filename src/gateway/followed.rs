@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 const BELOW: usize = 32;
 
 /// What an upstream said when it was asked to tell of a resource.
-pub type Verdict = Result<Outcome, GatewayError>;
+pub type Consent = Result<Outcome, GatewayError>;
 
 /// The resources of one upstream that clients follow, by their native URIs. As large as the limits on what
 /// clients may follow.
@@ -51,7 +51,7 @@ struct Entry {
     /// Since when nobody follows it.
     left_at: Option<Instant>,
     /// What the upstream said; `None` while it is being asked.
-    verdict: Option<Verdict>,
+    verdict: Option<Consent>,
     /// When it is asked again after a refusal.
     again_at: Option<Instant>,
     /// Whether updates may have been missed since it was last told of.
@@ -119,7 +119,7 @@ impl Followed {
     /// Notes what the upstream said about a resource. Where updates may have been missed before, one is told.
     /// Says whether somebody lost by it what was promised before.
     #[must_use]
-    pub fn settle(&self, uri: &str, verdict: Verdict) -> bool {
+    pub fn settle(&self, uri: &str, verdict: Consent) -> bool {
         let is_kept = matches!(verdict, Ok(Outcome::Complete(_)));
         let mut table = self.lock();
         let last = table.last + 1;
@@ -182,7 +182,7 @@ impl Followed {
 
     /// Waits for what the upstream says about a resource that somebody follows; for ever once nobody does.
     /// Cancel safe.
-    pub async fn verdict(&self, uri: &str) -> Verdict {
+    pub async fn verdict(&self, uri: &str) -> Consent {
         let mut verdicts = self.verdicts.subscribe();
         loop {
             let verdict = self.lock().entries.get(uri).and_then(|entry| entry.verdict.clone());

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::access::is_admitted;
 use super::admit::{AdmittedCall, admit};
 use super::error::{GatewayError, GatewayErrorKind};
 use super::followed::Follow;
 use super::record::CallRecord;
 use super::{Current, Gateway};
-use crate::catalog::admits_uri;
 use crate::config::{Config, Limits};
-use crate::exchange::{Call, Outcome};
+use crate::exchange::{Call, Outcome, Principal};
 use crate::mcp::ListKind;
 use crate::telemetry::Subscribed;
 
@@ -139,16 +139,20 @@ impl Following {
         self.lock().clear();
     }
 
-    /// The next update that was not given out yet, by the URI that the client knows, of a resource that the
-    /// client at this place of the configuration may see.
-    pub(super) fn next(&self, (config, current): (&Config, &Current), client: usize) -> Option<Arc<str>> {
+    /// The next update that was not given out yet, by the URI that the client knows, of a resource that
+    /// `principal` may see.
+    pub(super) fn next(
+        &self,
+        (config, current): (&Config, &Current),
+        principal: &Principal,
+    ) -> Option<Arc<str>> {
         let mut all = self.lock();
         all.iter_mut().find_map(|followee| {
             while let Some(uri) = followee.follow.next() {
                 if uri == followee.native {
                     return Some(followee.exposed.as_ref().into());
                 }
-                if is_visible(config, (followee.upstream, client), &uri) {
+                if is_admitted(config, principal, followee.upstream, (ListKind::Resources, &uri, &uri)) {
                     return Some(followee.expose(current, &uri));
                 }
             }
@@ -172,14 +176,6 @@ impl Followee {
             (None, None) => uri.into(),
         }
     }
-}
-
-/// Whether the rules of the upstream and of the client let a URI through.
-fn is_visible(config: &Config, (upstream, client): (usize, usize), uri: &str) -> bool {
-    let kind = ListKind::Resources;
-    let offered = config.upstreams.get(upstream).map(|upstream| upstream.filter(kind));
-    let seen = config.clients.get(client).map(|client| client.filter(kind));
-    [offered, seen].iter().all(|filter| filter.is_some_and(|filter| admits_uri(filter, uri)))
 }
 
 fn full(text: String) -> GatewayError {

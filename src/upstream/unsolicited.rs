@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 
 use crate::exchange::Outcome;
-use crate::gateway::{Followed, Verdict};
+use crate::gateway::{Followed, Consent};
 use crate::mcp::{Code, Id, ListKind, Notification, PerKind, Raw, Request, code_of, key};
 use crate::telemetry::{EventMissed, Metrics, SubscriptionLost, UpstreamNoise};
 use crate::translate::hello::strings;
@@ -76,7 +76,7 @@ impl Unsolicited {
     }
 
     /// Notes what the server said about a resource that it was to tell of.
-    pub(super) fn settle(&self, uri: &str, verdict: Verdict) {
+    pub(super) fn settle(&self, uri: &str, verdict: Consent) {
         let reason = match &verdict {
             Ok(Outcome::Error(answer)) => answer.response.error_message().unwrap_or_default(),
             Ok(_) => String::new(),

@@ -10,13 +10,13 @@ use crate::gateway::GatewayErrorKind;
 use crate::mcp::Message;
 use crate::wire::json;
 
-fn kept() -> Verdict {
+fn kept() -> Consent {
     let text = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     let Ok(Message::Response(response)) = json::parse(text) else { panic!() };
     Ok(Outcome::Complete(Answer { response, form: ResultForm::Bare }))
 }
 
-fn refused() -> Verdict {
+fn refused() -> Consent {
     Err(GatewayError::new(GatewayErrorKind::Unavailable, "no"))
 }
 

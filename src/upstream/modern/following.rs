@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Modern;
 use super::subscription::{FIRST_WAIT, LONGEST_WAIT, SUSTAINED, is_refused, subscribe};
 use crate::exchange::{Answer, Outcome, ResultForm};
-use crate::gateway::{Followed, GatewayErrorKind, Verdict};
+use crate::gateway::{Followed, GatewayErrorKind, Consent};
 use crate::mcp::{Body, Message, Raw};
 use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
@@ -41,7 +41,7 @@ struct Open {
 enum Opened {
     Acknowledged(Open),
     /// The server would not.
-    Refused(Verdict),
+    Refused(Consent),
     /// It may, another time.
     Failed(Failure),
 }
@@ -151,7 +151,7 @@ fn refusal(modern: &Modern, end: End) -> Opened {
 }
 
 /// What a client hears of a resource that is told of.
-fn agreed() -> Option<Verdict> {
+fn agreed() -> Option<Consent> {
     let text = Bytes::from_static(br#"{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete"}}"#);
     match json::parse(text) {
         Ok(Message::Response(response)) => {
@@ -162,7 +162,7 @@ fn agreed() -> Option<Verdict> {
 }
 
 /// What it hears of one that is not.
-fn declined(modern: &Modern) -> Verdict {
+fn declined(modern: &Modern) -> Consent {
     let failure = Failure::unavailable("it does not tell of changes of this resource");
     let failure = Failure { kind: GatewayErrorKind::MethodNotFound, ..failure };
     Err(failure.into_error(modern.wire.unsolicited.upstream()))
