@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 
 use crate::exchange::Outcome;
-use crate::gateway::{Followed, Consent};
+use crate::gateway::{Consent, Followed};
 use crate::mcp::{Code, Id, ListKind, Notification, PerKind, Raw, Request, code_of, key};
 use crate::telemetry::{EventMissed, Metrics, SubscriptionLost, UpstreamNoise};
 use crate::translate::hello::strings;

@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Modern;
 use super::subscription::{FIRST_WAIT, LONGEST_WAIT, SUSTAINED, is_refused, subscribe};
 use crate::exchange::{Answer, Outcome, ResultForm};
-use crate::gateway::{Followed, GatewayErrorKind, Consent};
+use crate::gateway::{Consent, Followed, GatewayErrorKind};
 use crate::mcp::{Body, Message, Raw};
 use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
