@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -38,6 +39,16 @@ struct File {
 enum Command {
     /// Serve the endpoint (also the default without a command).
     Serve,
+    /// Serve one client on stdin and stdout: for clients that launch their servers.
+    Stdio {
+        /// The client of the configuration that it is; without it, one without credentials.
+        #[arg(long, value_name = "NAME")]
+        client: Option<String>,
+        /// How long the first message waits for upstreams that are still connecting; what comes later is told as a
+        /// change of the lists.
+        #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=600))]
+        wait: u16,
+    },
     /// Check the configuration file and say everything that is wrong with it.
     Check {
         /// Print every key with its value and where that comes from; secrets are hidden.
@@ -86,7 +97,13 @@ enum DemoServer {
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     match cli.command.unwrap_or(Command::Serve) {
-        Command::Serve => serve(&cli.file.config),
+        Command::Serve => serve(&cli.file.config, app::serve),
+        Command::Stdio { client, wait } => {
+            let patience = Duration::from_secs(wait.into());
+            let pipe = (tokio::io::stdin(), tokio::io::stdout());
+            let converse = async |config| app::converse(config, client.as_deref(), pipe, patience).await;
+            serve(&cli.file.config, converse)
+        }
         Command::Check { effective } => {
             let output = if effective { check::Output::Effective } else { check::Output::Summary };
             print(&check::check(&cli.file.config, output, &config::process_env))
@@ -99,7 +116,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn serve(path: &Path) -> ExitCode {
+/// Loads the configuration and serves it.
+fn serve(path: &Path, task: impl AsyncFnOnce(config::Config) -> anyhow::Result<()>) -> ExitCode {
     let loaded = match config::load(path, &config::process_env) {
         Ok(loaded) => loaded,
         Err(problems) => return fail(&problems),
@@ -111,7 +129,7 @@ fn serve(path: &Path) -> ExitCode {
         tracing::warn!(target: "waypost::config", event = "config_warning", reason = %warning);
     }
     let _already_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    run_to_end(app::serve(loaded.config))
+    run_to_end(task(loaded.config))
 }
 
 fn run_to_end(task: impl Future<Output = anyhow::Result<()>>) -> ExitCode {

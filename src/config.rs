@@ -52,6 +52,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where health, metrics and status are served.
     pub admin: Option<SocketAddr>,
+    /// Whether the file says that, or where.
+    pub is_admin_named: bool,
     /// The address of the built-in HTTP demo server, if it is wanted.
     pub demo: Option<SocketAddr>,
     /// The upstreams in the order of the file.
@@ -232,6 +234,8 @@ pub struct Limits {
     pub sessions: usize,
     /// Streams of one caller that stay open at the same time. Default 1,000.
     pub streams: usize,
+    /// Requests of the client of a pipe that are under way at the same time. Default 1,000.
+    pub pipe_calls: usize,
     /// How deep JSON may nest. 128; not to be raised.
     pub depth: usize,
     /// Time for the head of a request to arrive. Default 10 s.

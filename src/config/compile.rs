@@ -32,6 +32,7 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
     let mut top = Section::open(reader, &keys::TOP, entries, Span { line: 1, column: 1, ..Span::default() });
     let listen = listen::listen(&mut top);
     let admin = listen::admin(&mut top);
+    let is_admin_named = top.has(keys::ADMIN.name);
     let demo = listen::demo(&mut top);
     listen::check_distinct(&top, listen, admin, demo);
     let naming = naming(&mut top);
@@ -43,6 +44,7 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
     let config = Config {
         listen,
         admin,
+        is_admin_named,
         demo,
         upstreams: upstreams.enabled,
         roles,
@@ -73,6 +75,7 @@ fn limits(top: &mut Section<'_>) -> Limits {
         connections: limits.count(&keys::CONNECTIONS).unwrap_or_default(),
         sessions: limits.count(&keys::SESSIONS_MAX).unwrap_or_default(),
         streams: limits.count(&keys::STREAMS).unwrap_or_default(),
+        pipe_calls: limits.count(&keys::PIPE_CALLS).unwrap_or_default(),
         depth: 128,
         header_timeout: limits.bounded(&keys::HEADER_TIMEOUT).unwrap_or_default(),
         body_timeout: limits.bounded(&keys::BODY_TIMEOUT).unwrap_or_default(),

@@ -14,6 +14,7 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
     Config {
         listen: ([127, 0, 0, 1], 0).into(),
         admin: None,
+        is_admin_named: false,
         demo: None,
         upstreams: upstreams.collect(),
         roles: vec![],
@@ -79,6 +80,7 @@ fn limits() -> Limits {
         edge: None,
         sessions: 10_000,
         streams: 1_000,
+        pipe_calls: 1_000,
         depth: 128,
         header_timeout: Duration::from_secs(10),
         body_timeout: Duration::from_secs(30),

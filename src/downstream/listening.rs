@@ -77,7 +77,7 @@ pub(super) struct Listening {
     watch: Watch,
     voice: Voice,
     /// What is sent first, as soon as it is there.
-    opening: Option<BoxFuture<'static, Bytes>>,
+    opening: Option<BoxFuture<'static, Piece>>,
     keep_alive: Duration,
     /// `Implementation` of the gateway.
     server_info: Bytes,
@@ -86,6 +86,13 @@ pub(super) struct Listening {
     closing: CancellationToken,
     is_over: bool,
     _place: Place,
+}
+
+/// What is sent on a stream that stays open.
+pub(super) enum Piece {
+    Message(Bytes),
+    /// Nothing, but that the stream lives.
+    Silence,
 }
 
 /// On whose behalf a stream speaks.
@@ -99,7 +106,7 @@ enum Voice {
 /// What comes next on a stream.
 enum Next {
     /// What it begins with.
-    Opening(Bytes),
+    Opening(Piece),
     Change(Change),
     Silence,
     /// The gateway stops.
@@ -115,7 +122,7 @@ impl Listening {
         let kept = session.open_stream();
         let following = Arc::clone(session.following());
         let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen(), following);
-        let opening = Box::pin(std::future::ready(KEEP_ALIVE));
+        let opening = Box::pin(std::future::ready(Piece::Silence));
         Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), opening), place)
     }
 
@@ -132,7 +139,7 @@ impl Listening {
         let subscription = id.clone();
         let opening = Box::pin(async move {
             let honoured = filter.settle(&gateway, &principal, &following).await;
-            sse::write_event(None, None, &acknowledgement(&subscription, &honoured))
+            Piece::Message(acknowledgement(&subscription, &honoured))
         });
         Self::new(endpoint, watch, (Voice::Subscription(id), opening), place)
     }
@@ -140,7 +147,7 @@ impl Listening {
     fn new(
         endpoint: &Endpoint,
         watch: Watch,
-        (voice, opening): (Voice, BoxFuture<'static, Bytes>),
+        (voice, opening): (Voice, BoxFuture<'static, Piece>),
         place: Place,
     ) -> Self {
         Self {
@@ -159,35 +166,38 @@ impl Listening {
     /// The stream as a response.
     pub(super) fn into_response(self) -> Response {
         let frames = stream::unfold(self, |mut listening| async move {
-            let frame = listening.frame().await?;
+            let frame = match listening.next().await? {
+                Piece::Message(message) => sse::write_event(None, None, &message),
+                Piece::Silence => KEEP_ALIVE,
+            };
             Some((Ok::<_, Infallible>(frame), listening))
         });
         event_stream(Body::from_stream(frames))
     }
 
     /// The next piece of the stream; `None` at its end. Cancel safe.
-    async fn frame(&mut self) -> Option<Bytes> {
+    pub(super) async fn next(&mut self) -> Option<Piece> {
         if self.is_over {
             return None;
         }
-        let frame = match self.next().await {
+        let piece = match self.wait().await {
             Next::Opening(opening) => {
                 self.opening = None;
                 opening
             }
-            Next::Silence => KEEP_ALIVE,
-            Next::Change(change) => self.tell(change),
+            Next::Silence => Piece::Silence,
+            Next::Change(change) => Piece::Message(self.tell(change)),
             Next::Ended => return None,
             Next::Closing => {
                 self.is_over = true;
-                sse::write_event(None, None, &self.farewell()?)
+                Piece::Message(self.farewell()?)
             }
         };
         self.quiet_until = Instant::now().checked_add(self.keep_alive);
-        Some(frame)
+        Some(piece)
     }
 
-    async fn next(&mut self) -> Next {
+    async fn wait(&mut self) -> Next {
         let ended = match &self.voice {
             Voice::Session(_, kept) => Some(kept),
             Voice::Subscription(_) => None,
@@ -218,7 +228,7 @@ impl Listening {
         let params = [("_meta", meta), ("uri", uri)];
         let has_params = params.iter().any(|(_, value)| value.is_some());
         let params = has_params.then(|| object(&params));
-        sse::write_event(None, None, &notification(method, params))
+        notification(method, params)
     }
 
     /// What is said when the gateway stops: a subscription ends with its result.
@@ -242,7 +252,7 @@ async fn cancelled(token: Option<&CancellationToken>) {
 }
 
 /// Waits for what a stream begins with; for ever where that was sent.
-async fn opened(opening: &mut Option<BoxFuture<'static, Bytes>>) -> Bytes {
+async fn opened(opening: &mut Option<BoxFuture<'static, Piece>>) -> Piece {
     match opening {
         Some(opening) => opening.await,
         None => std::future::pending().await,

@@ -16,6 +16,7 @@ mod levels;
 mod metrics;
 mod names;
 mod pagination;
+mod pipe;
 mod policy;
 mod rates;
 mod resources;

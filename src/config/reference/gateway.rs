@@ -68,7 +68,8 @@ pub(crate) static LISTEN: Key<Free> = Key {
 
 pub(crate) static ADMIN: Key<Free> = Key {
     name: "admin",
-    about: "Where health, metrics and status are served, without authentication; `false` serves none.",
+    about: "Where health, metrics and status are served, without authentication; `false` serves none. \
+            `waypost stdio` serves them only where this key stands in the file.",
     form: Free { written: "address or `false`", default: "`127.0.0.1:9090`", bounds: "" },
 };
 
@@ -118,6 +119,7 @@ pub(crate) static LIMITS: Table = Table {
         &CONNECTIONS,
         &SESSIONS_MAX,
         &STREAMS,
+        &PIPE_CALLS,
         &HEADER_TIMEOUT,
         &BODY_TIMEOUT,
         &LIST_ITEMS,
@@ -170,6 +172,12 @@ pub(crate) static STREAMS: Key<Bounded<u64>> = Key {
     name: "streams",
     about: "Streams of one client (of one address, without a token) that stay open at the same time to be told of \
             changes; one more gets 429.",
+    form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static PIPE_CALLS: Key<Bounded<u64>> = Key {
+    name: "pipe_calls",
+    about: "Requests of the client of `waypost stdio` that are under way at the same time; one more is refused.",
     form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
 };
 
