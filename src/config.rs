@@ -256,6 +256,8 @@ pub struct Limits {
     pub subscriptions: usize,
     /// The same of one session, or of one subscription. Default 100.
     pub subscriptions_per_session: usize,
+    /// Tasks of one client that its list of tasks can have. Default 1,000.
+    pub listed_tasks: usize,
 }
 
 /// How exposed names are made.

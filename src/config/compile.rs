@@ -86,6 +86,7 @@ fn limits(top: &mut Section<'_>) -> Limits {
         parked_calls_per_client: limits.count(&keys::PARKED_CALLS_PER_CLIENT).unwrap_or_default(),
         subscriptions: limits.count(&keys::SUBSCRIPTIONS).unwrap_or_default(),
         subscriptions_per_session: limits.count(&keys::SUBSCRIPTIONS_PER_SESSION).unwrap_or_default(),
+        listed_tasks: limits.count(&keys::LISTED_TASKS).unwrap_or_default(),
         edge: edge(limits),
     })
 }

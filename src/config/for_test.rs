@@ -91,5 +91,6 @@ fn limits() -> Limits {
         parked_calls_per_client: 100,
         subscriptions: 10_000,
         subscriptions_per_session: 100,
+        listed_tasks: 1_000,
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn serve(
             }
             call(endpoint, caller, (method, request, hop))
         }
-        Some((_, Routing::Local | Routing::Task)) | None => Step::Done(unknown(&request)),
+        Some((_, Routing::Local | Routing::Task | Routing::Tasks)) | None => Step::Done(unknown(&request)),
     }
 }
 
@@ -157,7 +157,12 @@ fn named(request: &Request) -> Option<String> {
         Routing::Name(_) => request.param_string("name"),
         Routing::Uri => request.param_string("uri"),
         Routing::Task if method.has_tasks(TaskMode::ByServer) => request.param_string(task::TASK_ID),
-        Routing::Task | Routing::Reference | Routing::List(_) | Routing::Local | Routing::Extension => None,
+        Routing::Task
+        | Routing::Tasks
+        | Routing::Reference
+        | Routing::List(_)
+        | Routing::Local
+        | Routing::Extension => None,
     }
 }
 
