@@ -13,6 +13,7 @@ mod ask;
 mod body;
 mod classify;
 mod endpoint;
+mod filter;
 #[cfg(test)]
 mod for_test;
 mod http;

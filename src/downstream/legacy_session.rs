@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::level::Level;
 use crate::config::Config;
-use crate::gateway::Seen;
+use crate::gateway::{Following, Seen};
 use crate::mcp::{ObjectView, ProtocolVersion, Raw};
 use crate::seal::{Purpose, SealError, Sealer};
 use crate::telemetry::{Metrics, SessionClosed, SessionOpened};
@@ -42,6 +42,8 @@ pub(super) struct Session {
     level: Mutex<Option<Level>>,
     /// What it was told of the lists.
     seen: Mutex<Option<Seen>>,
+    /// The resources that it follows.
+    following: Arc<Following>,
     /// Ends its stream, if one is open.
     stream: Mutex<CancellationToken>,
     ended: CancellationToken,
@@ -183,6 +185,7 @@ impl SessionTable {
             self.ended.insert(Arc::clone(&session.id), now.saturating_add(self.idle_ms));
         }
         session.ended.cancel();
+        session.following.clear();
         if self.live.remove(&session.id).is_some() {
             self.closed("deleted by its client");
         }
@@ -259,6 +262,7 @@ impl Session {
             handshake,
             level: Mutex::default(),
             seen: Mutex::default(),
+            following: Arc::default(),
             stream: Mutex::default(),
             ended: CancellationToken::new(),
             last_use_ms: AtomicU64::new(now),
@@ -290,6 +294,11 @@ impl Session {
         let mut open = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *open, stream.clone()).cancel();
         stream
+    }
+
+    /// The resources that it follows.
+    pub(super) fn following(&self) -> &Arc<Following> {
+        &self.following
     }
 
     /// What the client was told of the lists, if that is known here.
