@@ -150,6 +150,25 @@ fn changes_of_lists_and_questions_come_on_the_stream() {
 }
 
 #[test]
+fn updates_of_resources_come_on_the_stream_for_as_long_as_it_is_open() {
+    let uri = "file:///a";
+    let script = Script::echo(Era::Legacy).telling_of_resources([]);
+    let up = script.resources("up", [uri]).stdio();
+    let gateway = Config::new().upstream("up", &up).ready();
+    let mut old = Old::connected(&gateway, "2024-11-05", "{}");
+    let subscribed = old.ask("resources/subscribe", &json!({"uri": uri}).to_string());
+    assert_eq!(subscribed["result"], json!({}), "{subscribed}");
+    up.wait_method("resources/subscribe");
+    up.update(uri);
+    let told = old.next();
+    assert_eq!(told["method"], "notifications/resources/updated", "{told}");
+    assert_eq!(told["params"]["uri"], uri, "{told}");
+    old.open.hang_up();
+    up.wait_method("resources/unsubscribe");
+    gateway.wait_metric("waypost_resource_subscriptions", &[], 0.0);
+}
+
+#[test]
 fn the_end_of_the_stream_ends_its_session_and_its_calls() {
     let (gate, slow) = Gate::new("too late");
     let up = Script::echo(Era::Legacy).tool("slow", slow).stdio();
