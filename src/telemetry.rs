@@ -12,6 +12,7 @@ mod log;
 mod metrics;
 mod process;
 mod throttle;
+mod trouble;
 
 pub use asks::{ParkedCalls, QuestionsAsked};
 pub use events::{
@@ -23,3 +24,4 @@ pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgno
 pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};
 pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind};
+pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};

@@ -1,11 +1,13 @@
 //! What a server says without being asked: changes of its lists, log lines that belong to no call, requests
 //! of its own, and noise. One per connection.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::mcp::{Code, ListKind, Notification, PerKind, Request, code_of};
 use crate::telemetry::{EventMissed, Metrics, UpstreamNoise};
@@ -21,6 +23,9 @@ pub(super) struct Unsolicited {
     changed: Notify,
     doubted: Mutex<PerKind<bool>>,
     answers: AtomicBool,
+    opened: Instant,
+    /// When something came last, in milliseconds since then.
+    heard_ms: AtomicU64,
 }
 
 impl Unsolicited {
@@ -31,7 +36,20 @@ impl Unsolicited {
             changed: Notify::new(),
             doubted: Mutex::default(),
             answers: AtomicBool::new(true),
+            opened: Instant::now(),
+            heard_ms: AtomicU64::new(0),
         }
+    }
+
+    /// Something came from the server.
+    pub(super) fn hear(&self) {
+        let since = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.heard_ms.fetch_max(since, Ordering::Relaxed);
+    }
+
+    /// When something came last.
+    pub(super) fn heard_at(&self) -> Instant {
+        self.opened + Duration::from_millis(self.heard_ms.load(Ordering::Relaxed))
     }
 
     /// From now on requests of the server are left unanswered: modern servers may send none, and must not
