@@ -13,6 +13,7 @@ mod body;
 mod classify;
 mod departed;
 mod endpoint;
+mod filter;
 #[cfg(test)]
 mod for_test;
 mod http;

@@ -11,6 +11,7 @@ mod list;
 mod log;
 mod metrics;
 mod process;
+mod subscriptions;
 mod throttle;
 mod trouble;
 
@@ -23,5 +24,6 @@ pub use events::{
 pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
 pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};
-pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind};
+pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed};
+pub use subscriptions::SubscriptionLost;
 pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};

@@ -97,6 +97,10 @@ metrics! {
         "Streams that stay open to tell clients of changes, now."
     MESSAGE_BYTES Kind::Gauge, "waypost_message_bytes" []
         "Bytes that messages of more than 64 KiB hold now, of all clients and upstreams; `limits.memory` bounds it."
+    SUBSCRIPTIONS Kind::Gauge, "waypost_resource_subscriptions" ["upstream"]
+        "Resources that clients have subscribed to now, each counted once for every session or stream."
+    SUBSCRIPTIONS_LOST Kind::Counter, "waypost_resource_subscriptions_lost_total" ["upstream"]
+        "Subscriptions of clients that the upstream would not renew after a new connection or session."
     REQUESTS_REFUSED Kind::Counter, "waypost_requests_refused_total" ["status"]
         "HTTP requests refused before they were calls: credentials, Host, Origin, shape, size, edge limit."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]

@@ -21,6 +21,7 @@ use super::transport::{Reply, Transport};
 use super::unsolicited::Unsolicited;
 use super::wire::Wire;
 use crate::config::{self, HttpKind, UpstreamConfig};
+use crate::gateway::Followed;
 use crate::mcp::{Era, ProtocolVersion};
 use crate::telemetry::Metrics;
 use crate::translate::hello::{Discovery, Hello, NoHandshake, read_discover, write_discover};
@@ -38,6 +39,7 @@ pub(super) struct Dialer {
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
     memory: Mutex<Memory>,
+    followed: Arc<Followed>,
 }
 
 /// What earlier connections showed.
@@ -65,8 +67,9 @@ impl Dialer {
         message_limit: usize,
         metrics: Arc<Metrics>,
         tasks: TaskTracker,
+        followed: Arc<Followed>,
     ) -> Self {
-        Self { config, message_limit, metrics, tasks, memory: Mutex::default() }
+        Self { config, message_limit, metrics, tasks, followed, memory: Mutex::default() }
     }
 
     /// Connects, finding out the era where it is neither configured nor remembered. Whoever calls bounds the
@@ -117,7 +120,8 @@ impl Dialer {
     }
 
     fn unsolicited(&self) -> Arc<Unsolicited> {
-        Arc::new(Unsolicited::new(Arc::clone(&self.config.name), Arc::clone(&self.metrics)))
+        let (name, metrics) = (Arc::clone(&self.config.name), Arc::clone(&self.metrics));
+        Arc::new(Unsolicited::new(name, metrics, Arc::clone(&self.followed)))
     }
 
     fn endpoint(&self, http: &config::Http, unsolicited: &Arc<Unsolicited>) -> Result<Endpoint, Failure> {

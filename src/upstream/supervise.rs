@@ -18,8 +18,9 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::listing::ListReader;
 use super::probe::Dialer;
+use super::until;
 use crate::config::UpstreamConfig;
-use crate::gateway::{Health, List, Offer};
+use crate::gateway::{Followed, Health, List, Offer};
 use crate::mcp::{ListKind, PerKind, Raw};
 use crate::telemetry::{
     Metrics, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamUnlisted,
@@ -48,6 +49,8 @@ pub(super) struct Supervisor {
     pub(super) dialer: Arc<Dialer>,
     pub(super) lists: Arc<ListReader>,
     pub(super) desk: Arc<Desk>,
+    /// What its clients follow.
+    pub(super) followed: Arc<Followed>,
     pub(super) stop: CancellationToken,
 }
 
@@ -181,6 +184,7 @@ impl Supervisor {
         let mut is_announced = false;
         let mut lasts_at = Some(began + SUSTAINED);
         let mut pulse = pin!(pulse::watch(connection, &self.config, &self.metrics).fuse());
+        let mut following = Box::pin(connection.follow(&self.followed));
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return None,
@@ -192,6 +196,7 @@ impl Supervisor {
                     self.metrics.set_failures(&self.config.name, 0);
                 }
                 failure = &mut pulse => connection.wire().transport.give_up(failure),
+                () = &mut following => {}
                 () = sleep_until(rounds.due()) => rounds.start(|kind| self.read(kind, connection).boxed()),
                 changed = connection.wire().unsolicited.changed() => rounds.hurry(&changed),
                 read = rounds.next() => {
@@ -306,12 +311,4 @@ fn shown(lists: &PerKind<List>) -> Raw {
     let served = ListKind::ALL.into_iter().filter(|kind| lists.kind(*kind).is_served);
     let members = served.map(|kind| (kind.capability().to_owned(), serde_json::json!({})));
     Raw::from_value(&serde_json::Value::Object(members.collect()))
-}
-
-/// Waits for a time that may not come.
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }
