@@ -13,6 +13,7 @@ mod metrics;
 mod process;
 mod subscriptions;
 mod throttle;
+mod trouble;
 
 pub use asks::{ParkedCalls, QuestionsAsked};
 pub use events::{
@@ -25,3 +26,4 @@ pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};
 pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed};
 pub use subscriptions::SubscriptionLost;
+pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};

@@ -108,6 +108,7 @@ impl Dialer {
                 let bounds = stdio::Bounds {
                     message: self.message_limit,
                     stream_idle: self.config.resilience.stream_idle,
+                    budget: self.metrics.budget().clone(),
                     write_stall: self.config.timeout,
                 };
                 let pipe = Pipe::open(command, &family, Arc::clone(&unsolicited), bounds)?;
@@ -129,6 +130,7 @@ impl Dialer {
             tasks: &self.tasks,
             message_limit: self.message_limit,
             stream_idle: self.config.resilience.stream_idle,
+            budget: self.metrics.budget().clone(),
             connect_timeout: self.config.connect_timeout,
         };
         Endpoint::new(http, surroundings)

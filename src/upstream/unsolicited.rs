@@ -2,11 +2,13 @@
 //! of its own, and noise. One per connection.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use crate::exchange::Outcome;
 use crate::gateway::{Consent, Followed};
@@ -25,6 +27,9 @@ pub(super) struct Unsolicited {
     changed: Notify,
     doubted: Mutex<PerKind<bool>>,
     answers: AtomicBool,
+    opened: Instant,
+    /// When something came last, in milliseconds since then.
+    heard_ms: AtomicU64,
     followed: Arc<Followed>,
     /// Who waits for the acknowledgement of a subscription, by our id for it.
     acknowledgements: Mutex<HashMap<u64, oneshot::Sender<Vec<String>>>>,
@@ -38,6 +43,8 @@ impl Unsolicited {
             changed: Notify::new(),
             doubted: Mutex::default(),
             answers: AtomicBool::new(true),
+            opened: Instant::now(),
+            heard_ms: AtomicU64::new(0),
             followed,
             acknowledgements: Mutex::default(),
         }
@@ -46,6 +53,17 @@ impl Unsolicited {
     /// The name of the upstream.
     pub(super) fn upstream(&self) -> &Arc<str> {
         &self.upstream
+    }
+
+    /// Something came from the server.
+    pub(super) fn hear(&self) {
+        let since = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.heard_ms.fetch_max(since, Ordering::Relaxed);
+    }
+
+    /// When something came last.
+    pub(super) fn heard_at(&self) -> Instant {
+        self.opened + Duration::from_millis(self.heard_ms.load(Ordering::Relaxed))
     }
 
     /// From now on requests of the server are left unanswered: modern servers may send none, and must not

@@ -46,6 +46,9 @@ pub(crate) static UPSTREAM: Table = Table {
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
         &super::STREAM_IDLE,
+        &super::HEALTH_KEY,
+        &super::BREAKER_KEY,
+        &super::RETRY,
         &GRACE,
         &REFRESH,
         &UPSTREAM_LIMITS,
@@ -72,6 +75,9 @@ pub(crate) static DEFAULTS: Table = Table {
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
         &super::STREAM_IDLE,
+        &super::HEALTH_KEY,
+        &super::BREAKER_KEY,
+        &super::RETRY,
         &GRACE,
         &REFRESH,
         &UPSTREAM_LIMITS,
@@ -93,13 +99,10 @@ const LATER: &[&str] = &[
     "isolation",
     "process",
     "forward_headers",
-    "health",
     "max_concurrency",
     "validate_arguments",
     "deny_private_addresses",
     "ca_file",
-    "retry",
-    "breaker",
 ];
 
 const ALIASES: &[(&str, &str)] = &[
