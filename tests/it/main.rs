@@ -9,6 +9,7 @@
     clippy::indexing_slicing,
     clippy::string_slice,
     clippy::print_stderr,
+    clippy::print_stdout,
     clippy::wildcard_enum_match_arm,
     clippy::disallowed_methods,
     reason = "a test may stop at once, and drives processes, threads and sockets by hand"

@@ -1,12 +1,14 @@
 //! A client that does one thing after the other, well or badly, and books what comes of it.
 
+mod asking;
+mod leaving;
+
 use std::collections::VecDeque;
-use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::connection::{Answer, Connection};
 use super::dice::Dice;
@@ -249,7 +251,7 @@ impl<'a> Actor<'a> {
 
     fn list(&mut self) {
         let lists = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
-        let method: &str = *self.dice.one_of(&lists);
+        let method = self.dice.one_of(&lists);
         let body = self.client.body(method, "{}");
         let answer = self.exchange("list", &body);
         let is_whole = |message: &str| {
@@ -315,62 +317,6 @@ impl<'a> Actor<'a> {
         match Answer::among(&body, &messages) {
             Answer::Lost(_) => self.world.ledger.ended("cancelled", "no answer"),
             answer => self.book("cancelled", &answer),
-        }
-    }
-
-    fn leave_stream(&mut self) {
-        let (server, token) = (self.server(), self.token());
-        let body = self.body(server, "slow", &token, "");
-        match self.client.message(&body).try_open() {
-            Ok(mut open) => {
-                if self.dice.once_in(2) && open.head.header("content-length").is_none() {
-                    drop(open.try_event());
-                }
-                self.leave(Ghost::Answer(Box::new(open)));
-                self.world.ledger.ended("left", "in the middle of an answer");
-            }
-            Err(error) => self.world.ledger.breach("answer lost", error.to_string()),
-        }
-    }
-
-    fn leave_call(&mut self) {
-        let (server, token) = (self.server(), self.token());
-        let tool = *self.dice.one_of(&["slow", "echo", "large", "ask"]);
-        let request = self.client.message(&self.body(server, tool, &token, r#","size":"800000""#));
-        let bytes = request.bytes();
-        self.send_and_leave(&bytes, "before the answer");
-    }
-
-    fn leave_request(&mut self) {
-        let (server, token) = (self.server(), self.token());
-        let bytes = self.client.message(&self.body(server, "echo", &token, "")).bytes();
-        let part = self.dice.below(bytes.len());
-        self.send_and_leave(&bytes[..part], "in the middle of a request");
-    }
-
-    fn send_and_leave(&mut self, bytes: &[u8], when: &str) {
-        let Ok(mut stream) = TcpStream::connect(self.world.gateway.mcp) else {
-            return self.world.ledger.breach("connection refused", when.to_owned());
-        };
-        drop(stream.write_all(bytes));
-        self.leave(Ghost::Bytes(stream));
-        self.world.ledger.ended("left", when);
-    }
-
-    /// Goes away: in good order, with a reset, or without a word.
-    fn leave(&mut self, ghost: Ghost) {
-        let way = *self.dice.one_of(&["client: closes", "client: resets", "client: goes without a word"]);
-        self.world.ledger.fault(way);
-        match (way, ghost) {
-            ("client: closes", _) => {}
-            ("client: resets", Ghost::Answer(open)) => open.reset(),
-            ("client: resets", Ghost::Bytes(stream)) => drop(rustix::net::connect_unspec(&stream)),
-            (_, ghost) => {
-                self.ghosts.push_back(ghost);
-                if self.ghosts.len() > GHOSTS {
-                    self.ghosts.pop_front();
-                }
-            }
         }
     }
 
@@ -446,83 +392,6 @@ impl<'a> Actor<'a> {
         match self.connection.exchange(&request) {
             Ok(response) => self.world.ledger.ended("nonsense", format!("status {}", response.status)),
             Err(error) => self.world.ledger.breach("answer lost", format!("nonsense: {error}")),
-        }
-    }
-
-    fn ask(&mut self) {
-        let (server, token) = (self.server(), self.token());
-        let body = self.body(server, "ask", &token, "");
-        match self.client.era {
-            Era::Legacy => self.answer_on_the_stream(&body, &token),
-            Era::Modern => {
-                let mut answer = self.exchange("ask", &body);
-                for _ in 0..3 {
-                    let Answer::Asked(asked) = &answer else { break };
-                    let retry = self.retry(server, &token, asked);
-                    answer = self.exchange("ask, answered", &retry);
-                }
-                self.check(&answer, &token);
-            }
-        }
-    }
-
-    /// The call again, with answers to what was asked.
-    fn retry(&self, server: &str, token: &str, asked: &str) -> String {
-        let asked: Value = serde_json::from_str(asked).unwrap_or_default();
-        let keys = asked["result"]["inputRequests"].as_object().into_iter().flat_map(|all| all.keys());
-        let answers: serde_json::Map<String, Value> =
-            keys.map(|key| (key.clone(), json!({"action": "accept", "content": {"name": token}}))).collect();
-        let params = json!({"name": format!("{server}__ask"), "arguments": {"token": token},
-            "inputResponses": answers, "requestState": asked["result"]["requestState"]});
-        self.client.body("tools/call", &params.to_string())
-    }
-
-    fn answer_on_the_stream(&mut self, body: &str, token: &str) {
-        let mut open = match self.client.message(body).try_open() {
-            Ok(open) if open.status == 200 => open,
-            Ok(open) => return self.world.ledger.ended("ask", format!("status {}", open.status)),
-            Err(error) => return self.world.ledger.breach("answer lost", format!("ask: {error}")),
-        };
-        let mut messages = Vec::new();
-        if open.head.header("content-length").is_some() {
-            messages.push(open.whole().text());
-        } else {
-            loop {
-                let event = match open.try_event() {
-                    Ok(Some(event)) => event,
-                    Ok(None) => break,
-                    Err(error) => return self.world.ledger.breach("answer lost", format!("ask: {error}")),
-                };
-                let is_question = json::get(&event.data, &["method"]) == Some("\"elicitation/create\"");
-                if is_question {
-                    let id = json::get(&event.data, &["id"]).unwrap_or("null");
-                    let text = format!(
-                        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept","content":{{"name":"n"}}}}}}"#
-                    );
-                    drop(self.connection.exchange(&self.client.post(text)));
-                    self.world.ledger.ended("ask", "question answered");
-                }
-                messages.push(event.data);
-            }
-        }
-        let answer = Answer::among(body, &messages);
-        self.book("ask, answered", &answer);
-        self.check(&answer, token);
-    }
-
-    fn leave_question(&mut self) {
-        let (server, token) = (self.server(), self.token());
-        let body = self.body(server, "ask", &token, "");
-        if self.client.era == Era::Modern {
-            self.exchange("ask, and leave", &body);
-            return;
-        }
-        if let Ok(mut open) = self.client.message(&body).try_open() {
-            if open.head.header("content-length").is_none() {
-                drop(open.try_event());
-            }
-            self.leave(Ghost::Answer(Box::new(open)));
-            self.world.ledger.ended("left", "with a question");
         }
     }
 }

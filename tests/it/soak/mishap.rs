@@ -11,14 +11,16 @@ use crate::support::matrix::Transport;
 use crate::support::process;
 use crate::support::script::plain_entry;
 
+/// Something that goes wrong with one server.
+type Mishap = fn(&World, &Server, &mut Dice);
+
 /// What can be done to a child.
-const TO_CHILDREN: [(usize, fn(&World, &Server, &mut Dice)); 6] =
+const TO_CHILDREN: [(usize, Mishap); 6] =
     [(4, kill), (2, terminate), (2, stop), (2, pause), (3, noise), (1, fork)];
 /// What can be done to a server over HTTP.
-const TO_SERVERS: [(usize, fn(&World, &Server, &mut Dice)); 3] =
-    [(3, drop_connections), (2, go_down), (3, restart)];
+const TO_SERVERS: [(usize, Mishap); 3] = [(3, drop_connections), (2, go_down), (3, restart)];
 /// What any server may do.
-const TO_ANY: [(usize, fn(&World, &Server, &mut Dice)); 2] = [(2, change), (4, update)];
+const TO_ANY: [(usize, Mishap); 2] = [(2, change), (4, update)];
 
 /// Makes things go wrong until `is_over`, one after the other.
 pub fn befall(world: &World, mut dice: Dice, is_over: &AtomicBool) {
