@@ -155,14 +155,9 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// For a few seconds, or as long as the environment says.
 #[test]
-fn a_short_soak_leaves_everything_as_it_was() {
-    soak(1, Duration::from_secs(8));
-}
-
-#[test]
-#[ignore = "takes minutes: tests/soak runs it"]
 fn a_soak_leaves_everything_as_it_was() {
-    let seconds = number("WAYPOST_SOAK_SECONDS").unwrap_or(120);
+    let seconds = number("WAYPOST_SOAK_SECONDS").unwrap_or(8);
     soak(number("WAYPOST_SOAK_SEED").unwrap_or(1), Duration::from_secs(seconds));
 }
