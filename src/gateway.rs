@@ -96,7 +96,7 @@ impl Gateway {
                 .map(|upstream| Breaker::new(upstream.resilience.breaker))
                 .collect(),
             task_ids: TaskIds::new(&config),
-            own_tasks: OwnTasks::new(config.limits.listed_tasks),
+            own_tasks: OwnTasks::new(&config),
             current: ArcSwap::from_pointee(Current {
                 snapshot: Snapshot::merge(std::iter::empty(), filters),
                 offers: upstreams.iter().map(|_| Arc::default()).collect(),

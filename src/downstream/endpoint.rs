@@ -52,6 +52,8 @@ pub(super) struct Caller {
     pub(super) principal: Principal,
     /// Under which name the edge limit counts it.
     pub(super) edge: EdgeCaller,
+    /// The pipe that it speaks on, if it does.
+    pub(super) pipe: Option<u64>,
 }
 
 /// The session that a request names.
@@ -230,10 +232,11 @@ impl Endpoint {
 impl Caller {
     /// Within what the ids of this caller are its own.
     pub(super) fn scope(&self, session: Option<&SessionUse>) -> Scope {
-        match (session, &self.edge) {
-            (Some(session), _) => Scope::Session(Arc::clone(&session.id)),
-            (None, EdgeCaller::Client(client)) => Scope::Client(*client),
-            (None, EdgeCaller::Address(address)) => Scope::Address(*address),
+        match (session, self.pipe, &self.edge) {
+            (Some(session), _, _) => Scope::Session(Arc::clone(&session.id)),
+            (None, Some(pipe), _) => Scope::Pipe(pipe),
+            (None, None, EdgeCaller::Client(client)) => Scope::Client(*client),
+            (None, None, EdgeCaller::Address(address)) => Scope::Address(*address),
         }
     }
 }

@@ -202,7 +202,7 @@ fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
         Some(address) => EdgeCaller::Address(address),
         None => EdgeCaller::Client(principal.client),
     };
-    Ok(Caller { principal, edge })
+    Ok(Caller { principal, edge, pipe: None })
 }
 
 /// HTTP+SSE: the stream that is a connection.

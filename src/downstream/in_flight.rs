@@ -21,6 +21,8 @@ pub(super) enum Scope {
     Client(usize),
     /// Anonymous callers at one address, without session.
     Address(IpAddr),
+    /// A pipe, or a connection of HTTP+SSE, without session: who speaks on another one is somebody else.
+    Pipe(u64),
 }
 
 type Key = (Scope, Id);
@@ -41,6 +43,11 @@ pub(super) struct Flight {
 }
 
 impl InFlight {
+    /// A scope that nobody else has.
+    pub(super) fn own_scope(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Notes a call.
     pub(super) fn enter(self: &Arc<Self>, scope: Scope, id: Id, cancel: Cancel) -> Flight {
         let serial = self.next.fetch_add(1, Ordering::Relaxed);

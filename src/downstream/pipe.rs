@@ -60,7 +60,7 @@ where
     let gone = CancellationToken::new();
     let (out, writing) = outlet::open(output, gone.clone());
     let edge = EdgeCaller::Client(principal.client);
-    let caller = Caller { principal, edge };
+    let caller = Caller { principal, edge, pipe: None };
     let mut pipe = Pipe::new(&endpoint, caller, (Speaks::Both, None), (out, gone));
     let talking = async move {
         tokio::select! {
@@ -120,7 +120,7 @@ impl Pipe {
         Self {
             places: Arc::new(Semaphore::new(endpoint.gateway.config().limits.pipe_calls)),
             endpoint: Arc::clone(endpoint),
-            caller,
+            caller: Caller { pipe: Some(endpoint.in_flight.own_scope()), ..caller },
             speaks,
             out,
             place,
