@@ -11,6 +11,7 @@ mod list;
 mod log;
 mod metrics;
 mod process;
+mod resumption;
 mod subscriptions;
 mod throttle;
 mod trouble;
@@ -24,6 +25,9 @@ pub use events::{
 pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
 pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};
-pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed};
+pub use metrics::{
+    Detached, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed,
+};
+pub use resumption::{EventsDropped, EventsKept, Resumption, StreamResumed};
 pub use subscriptions::SubscriptionLost;
 pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};

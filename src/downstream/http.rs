@@ -26,15 +26,17 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::accept::{self, Bounds, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
+use super::event_id::Position;
 use super::listening::Listening;
-use super::media::{self, Accepts};
+use super::media::{self, Accepts, single};
 use super::reply::{ErrorBody, Reply};
 use super::site::Site;
 use super::threads::Threads;
-use super::{legacy, post, sse, stream};
+use super::{legacy, post, resumption, sse, stream};
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
 use crate::telemetry::StreamKind;
+use crate::wire::headers::LAST_EVENT_ID;
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
 
@@ -65,9 +67,8 @@ pub async fn serve(
     let serve = move |request| door.clone().enter(request);
     let sessions = Arc::clone(&endpoint);
     let threads = Threads::start()?;
-    accept::run(listener, (bounds, &threads), serve, move || sessions.sessions.sweep(), shutdown).await;
-    endpoint.abandoned.close();
-    endpoint.abandoned.wait().await;
+    accept::run(listener, (bounds, &threads), serve, move || sessions.sweep(), shutdown).await;
+    endpoint.detached.end().await;
     Ok(())
 }
 
@@ -183,7 +184,7 @@ async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Respons
     match parts.method {
         Verb::POST => post::serve(endpoint, caller, session, parts.headers, body).await,
         Verb::GET => match get(&endpoint, &caller, &parts.headers, &session) {
-            Ok(listening) => listening.into_response(),
+            Ok(stream) => stream,
             Err(reply) => answer(&endpoint, reply, Accepts::Both),
         },
         Verb::DELETE => answer(&endpoint, delete(&endpoint, &parts.headers, &session), Accepts::Both),
@@ -242,13 +243,14 @@ fn not_allowed() -> Reply {
     Reply { refusal: None, ..refusal }.header(ALLOW, ALLOWED)
 }
 
-/// The stream of a session. Outside of one there is none: nobody would be told anything.
+/// The stream of a session, or one of a call in it that the client comes back to. Outside of a session there is
+/// none: nobody would be told anything.
 fn get(
     endpoint: &Endpoint,
     caller: &Caller,
     headers: &HeaderMap,
     session: &Presented,
-) -> Result<Listening, Reply> {
+) -> Result<Response, Reply> {
     if let Presented::Unknown = session {
         return Err(Presented::gone());
     }
@@ -259,8 +261,15 @@ fn get(
     }
     let Presented::Live(session) = session else { return Err(not_allowed()) };
     post::admit(endpoint, caller, None)?;
+    let last = headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty());
+    let last = last.map(|_| single(headers, LAST_EVENT_ID).unwrap_or_default());
+    let since = match last.map(|last| endpoint.resumption.find(session, last)).transpose()? {
+        Some(Position::Call(last)) => return resumption::resume(endpoint, caller, session, last),
+        Some(Position::Session(last)) => Some(last),
+        None => None,
+    };
     let place = endpoint.stream_place(caller, StreamKind::Session, None)?;
-    Ok(Listening::session(endpoint, caller, session, place))
+    Ok(Listening::session(endpoint, (caller, session), since, place).into_response())
 }
 
 fn delete(endpoint: &Endpoint, headers: &HeaderMap, session: &Presented) -> Reply {
@@ -277,6 +286,8 @@ fn delete(endpoint: &Endpoint, headers: &HeaderMap, session: &Presented) -> Repl
     if let Err(refusal) = legacy::check_version(headers) {
         return refusal;
     }
+    endpoint.in_flight.end(&session.id);
+    endpoint.resumption.shelf.forget(&session.id);
     endpoint.sessions.end(session);
     Reply::no_content()
 }

@@ -328,7 +328,8 @@ impl Pipe {
         };
         match (place, &self.session) {
             (Ok(place), Some(joined)) => {
-                let listening = Listening::session(&self.endpoint, &self.caller, &joined.session, place);
+                let listening =
+                    Listening::session(&self.endpoint, (&self.caller, &joined.session), None, place);
                 self.tasks.spawn(self.tell(listening, Cancel::default()));
             }
             (Err(refusal), _) => self.endpoint.note(&refusal),

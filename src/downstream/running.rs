@@ -1,7 +1,7 @@
 //! A call under way: what comes before its end, in order, and its end.
 //!
-//! The client that goes away drops it. In the modern era that cancels the call; in the legacy one it says
-//! nothing, and the call goes on to its end.
+//! The client that goes away drops it, unless it can come back. In the modern era that cancels the call; in the
+//! legacy one it says nothing, and the call goes on to its end.
 //!
 //! Must not know: how messages are carried.
 
@@ -14,22 +14,18 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::task::TaskTracker;
 
 use super::ask;
+use super::detached::Detached;
 use super::endpoint::{Endpoint, Prepared};
 use super::level::Logs;
 use super::reply::{Asked, Reply, reply};
 use crate::exchange::{Budget, Cancel, Event, EventKind, Outcome};
 use crate::gateway::GatewayError;
-use crate::mcp::Era;
+use crate::mcp::{Era, Id};
 
 /// Why a call ends whose response nobody reads any more.
 pub(super) const DISCONNECTED: &str = "client disconnected";
-
-/// Calls that go on though their connection is gone; beyond, a lost connection ends a call in either era.
-/// Without a bound, a client that hangs up at once could have more calls under way than connections.
-const MAX_ABANDONED: usize = 1024;
 
 /// A call under way, and what has come of it.
 pub(super) struct Running {
@@ -65,10 +61,25 @@ impl Running {
             ask::carry(&gateway, call, asks).await
         };
         let budget = endpoint.gateway.metrics().budget().clone();
-        let abandoned = endpoint.abandoned.clone();
-        let call = Carried { call: Some(running.boxed()), cancel, era: asked.era, abandoned };
+        let detached = Arc::clone(&endpoint.detached);
+        let call = Carried { call: Some(running.boxed()), cancel, era: asked.era, detached };
         let quiet_until = Instant::now().checked_add(keep_alive);
         Self { call, events, questions, asked, logs, budget, ended: None, keep_alive, quiet_until }
+    }
+
+    /// The next [`Next::Silence`] comes within `patience` from now, if nothing else does.
+    pub(super) fn hurry(&mut self, patience: Duration) {
+        self.quiet_until = Instant::now().checked_add(patience).min(self.quiet_until);
+    }
+
+    /// The id of its request.
+    pub(super) fn id(&self) -> &Id {
+        &self.asked.id
+    }
+
+    /// Ends the call early.
+    pub(super) fn cancel(&self, reason: &str) {
+        self.call.cancel.cancel(reason);
     }
 
     /// What its answer holds of the memory for large messages.
@@ -122,7 +133,7 @@ impl Running {
     }
 }
 
-async fn until(instant: Option<Instant>) {
+pub(super) async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
         None => std::future::pending().await,
@@ -152,7 +163,7 @@ struct Carried {
     call: Option<BoxFuture<'static, Result<Outcome, GatewayError>>>,
     cancel: Cancel,
     era: Era,
-    abandoned: TaskTracker,
+    detached: Arc<Detached>,
 }
 
 impl Carried {
@@ -168,12 +179,17 @@ impl Carried {
 impl Drop for Carried {
     fn drop(&mut self) {
         let Some(call) = self.call.take() else { return };
-        match (self.era, Handle::try_current()) {
+        let place = (self.era == Era::Legacy).then(|| self.detached.enter()).flatten();
+        match (place, Handle::try_current()) {
             // Its events find nobody and are dropped. Its deadline bounds it.
-            (Era::Legacy, Ok(runtime)) if self.abandoned.len() < MAX_ABANDONED => {
-                drop(self.abandoned.spawn_on(call, &runtime));
+            (Some(place), Ok(runtime)) => {
+                let call = async move {
+                    let _kept = place;
+                    call.await
+                };
+                drop(self.detached.tasks().spawn_on(call, &runtime));
             }
-            (Era::Legacy | Era::Modern, _) => self.cancel.cancel(DISCONNECTED),
+            _ => self.cancel.cancel(DISCONNECTED),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! of events.
 //!
 //! The status is decided as late as possible, because in the modern revision it follows from the outcome.
-//! The client that goes away drops the response.
+//! The client that goes away drops the response; in a session, it can come back to it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -17,12 +17,15 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use super::endpoint::{Endpoint, Prepared};
 use super::media::Accepts;
 use super::reply::Reply;
+use super::resumption;
 use super::running::{Next, Running};
 use crate::exchange::Budget;
 use crate::wire::sse;
 
 /// A comment that says nothing but that the stream lives.
 pub(super) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+/// How long a call in a session may take until it gets a stream, which its client can come back to.
+const PROMPT: Duration = Duration::from_millis(500);
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Carries a call to its end, or to the first thing that must be sent before it.
@@ -30,15 +33,23 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Cancel safe: dropping the future, or the body of the response, is the client's going away.
 pub(super) async fn carry(endpoint: &Endpoint, prepared: Prepared, accepts: Accepts) -> Response {
     let keep_alive = endpoint.gateway.config().sessions.keep_alive;
+    let session = prepared.session.clone();
     let mut running = Running::start(endpoint, prepared, keep_alive);
-    loop {
+    if session.is_some() {
+        running.hurry(PROMPT);
+    }
+    let first = loop {
         match running.next().await {
             Next::Ended(reply) if !accepts.takes_json() => return one_event(reply, running.budget()),
             Next::Ended(reply) => return respond(reply),
             Next::Message(_) | Next::Silence if !accepts.takes_stream() => {}
-            Next::Message(message) => return rest(running, sse::write_event(None, None, &message)),
-            Next::Silence => return rest(running, KEEP_ALIVE),
+            Next::Message(message) => break Some(message),
+            Next::Silence => break None,
         }
+    };
+    match session {
+        Some(session) => resumption::carry(endpoint, (running, session), first),
+        None => rest(running, first),
     }
 }
 
@@ -85,8 +96,9 @@ pub(super) fn event_stream(body: Body) -> Response {
     response
 }
 
-/// The rest of a call as a stream that begins with `first`.
-fn rest(running: Running, first: Bytes) -> Response {
+/// The rest of a call as a stream that begins with `first`, and ends with its connection.
+pub(super) fn rest(running: Running, first: Option<Bytes>) -> Response {
+    let first = first.map_or(KEEP_ALIVE, |message| sse::write_event(None, None, &message));
     let frames = stream::unfold((Some(first), Some(running)), |(first, running)| async move {
         if let Some(first) = first {
             return Some((Ok::<_, Infallible>(first), (None, running)));

@@ -95,6 +95,16 @@ metrics! {
         "Sessions opened."
     STREAMS_OPEN Kind::Gauge, "waypost_streams_open" ["kind"]
         "Streams that stay open to tell clients of changes, now."
+    CALLS_DETACHED Kind::Gauge, "waypost_calls_detached" []
+        "Calls whose client has lost its connection, now; `limits.detached_calls` bounds them."
+    KEPT_EVENTS Kind::Gauge, "waypost_kept_events" []
+        "Events of streams that are kept now for clients that lose their connection; `limits.kept_events` bounds them."
+    KEPT_EVENT_BYTES Kind::Gauge, "waypost_kept_event_bytes" []
+        "Bytes of those events; `limits.kept_bytes` bounds them."
+    KEPT_EVENTS_DROPPED Kind::Counter, "waypost_kept_events_dropped_total" ["limit"]
+        "Events that a limit of one session, or of all, did not let be kept until `sessions.resume_window` was over."
+    STREAMS_RESUMED Kind::Counter, "waypost_streams_resumed_total" ["kind" "outcome"]
+        "Streams of calls and of sessions that clients came back to (`Last-Event-ID`): `whole`, with a `gap`, or `gone`."
     MESSAGE_BYTES Kind::Gauge, "waypost_message_bytes" []
         "Bytes that messages of more than 64 KiB hold now, of all clients and upstreams; `limits.memory` bounds it."
     SUBSCRIPTIONS Kind::Gauge, "waypost_resource_subscriptions" ["upstream"]

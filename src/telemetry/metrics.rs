@@ -10,6 +10,7 @@ use prometheus::{Gauge, Histogram, IntCounter, IntGauge, TextEncoder};
 use super::family::Family;
 use super::list::{self, Spec};
 use super::process::{self, Usage};
+use super::resumption::{EventsDropped, Resumption};
 use super::throttle::Throttle;
 use crate::config::Config;
 use crate::exchange::Budget;
@@ -52,6 +53,11 @@ pub struct Metrics {
     pub(super) sessions: Family<IntGauge>,
     pub(super) sessions_opened: Family<IntCounter>,
     streams_open: Family<IntGauge>,
+    detached: Family<IntGauge>,
+    pub(super) kept_events: Family<IntGauge>,
+    pub(super) kept_bytes: Family<IntGauge>,
+    pub(super) kept_dropped: Family<IntCounter>,
+    pub(super) resumed: Family<IntCounter>,
     subscriptions: Family<IntGauge>,
     pub(super) subscriptions_lost: Family<IntCounter>,
     pub(super) refused: Family<IntCounter>,
@@ -59,6 +65,7 @@ pub struct Metrics {
     build: Family<IntGauge>,
     start: Family<Gauge>,
     budget: Budget,
+    pub(super) gap_lines: Throttle,
     pub(super) noise_lines: Throttle,
     pub(super) missed_lines: Throttle,
     pub(super) refusal_lines: Throttle,
@@ -95,6 +102,11 @@ impl Default for Metrics {
             sessions: Family::new(&list::SESSIONS),
             sessions_opened: Family::new(&list::SESSIONS_OPENED),
             streams_open: Family::new(&list::STREAMS_OPEN),
+            detached: Family::new(&list::CALLS_DETACHED),
+            kept_events: Family::new(&list::KEPT_EVENTS),
+            kept_bytes: Family::new(&list::KEPT_EVENT_BYTES),
+            kept_dropped: Family::new(&list::KEPT_EVENTS_DROPPED),
+            resumed: Family::new(&list::STREAMS_RESUMED),
             subscriptions: Family::new(&list::SUBSCRIPTIONS),
             subscriptions_lost: Family::new(&list::SUBSCRIPTIONS_LOST),
             refused: Family::new(&list::REQUESTS_REFUSED),
@@ -102,6 +114,7 @@ impl Default for Metrics {
             build: Family::new(&list::BUILD_INFO),
             start: Family::new(&list::START_TIME),
             budget: Budget::new(usize::MAX),
+            gap_lines: Throttle::new(LINES_PER_MINUTE, minute),
             noise_lines: Throttle::new(1, minute),
             missed_lines: Throttle::new(1, minute),
             refusal_lines: Throttle::new(LINES_PER_MINUTE, minute),
@@ -157,6 +170,15 @@ impl Metrics {
         self.sessions_opened.cell(&[]);
         for kind in StreamKind::ALL {
             self.streams_open.cell(&[kind.as_str()]);
+        }
+        for gauge in [&self.detached, &self.kept_events, &self.kept_bytes] {
+            gauge.cell(&[]);
+        }
+        for limit in EventsDropped::LIMITS {
+            self.kept_dropped.cell(&[limit]);
+        }
+        for (kind, outcome) in Resumption::ALL {
+            self.resumed.cell(&[kind, outcome.as_str()]);
         }
     }
 
@@ -234,6 +256,15 @@ impl Metrics {
         OpenStream(gauge)
     }
 
+    /// Counts a call as one whose client has lost its connection until the guard is dropped.
+    pub fn detached(&self) -> Detached {
+        let gauge = self.detached.cell(&[]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        Detached(gauge)
+    }
+
     /// Counts a resource of `upstream` as followed until the guard is dropped.
     pub fn subscribed(&self, upstream: &str) -> Subscribed {
         let gauge = self.subscriptions.cell(&[upstream]);
@@ -281,6 +312,11 @@ impl Metrics {
             self.sessions.collect(),
             self.sessions_opened.collect(),
             self.streams_open.collect(),
+            self.detached.collect(),
+            self.kept_events.collect(),
+            self.kept_bytes.collect(),
+            self.kept_dropped.collect(),
+            self.resumed.collect(),
             gauge(&list::MESSAGE_BYTES, Some(self.budget.held() as u64)),
             self.subscriptions.collect(),
             self.subscriptions_lost.collect(),
@@ -343,6 +379,19 @@ impl Drop for InFlight {
 pub struct OpenStream(Option<IntGauge>);
 
 impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
+    }
+}
+
+/// A call whose client has lost its connection, as long as this lives.
+#[derive(Debug)]
+#[must_use = "the call counts as heard again once this is dropped"]
+pub struct Detached(Option<IntGauge>);
+
+impl Drop for Detached {
     fn drop(&mut self) {
         if let Some(gauge) = &self.0 {
             gauge.dec();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use secrecy::ExposeSecret;
 use tokio::runtime::Handle;
@@ -27,7 +27,7 @@ use crate::config;
 use crate::exchange::Budget;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
-use crate::wire::headers::SESSION_ID;
+use crate::wire::headers::{LAST_EVENT_ID, SESSION_ID};
 
 use client::Client;
 use received::Received;
@@ -39,7 +39,6 @@ const ASIDE: Duration = Duration::from_secs(5);
 /// How many answers to questions of the server may be on their way.
 const ASIDES: usize = 16;
 /// The header that asks for a stream to go on behind an event.
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// What every request says of its sender.
 const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("waypost/", env!("CARGO_PKG_VERSION")));
 
