@@ -131,7 +131,7 @@ impl Listening {
         let following = Arc::clone(session.following());
         if let Some(since) = &since {
             let (client, kind) = (&*caller.principal.name, "session");
-            StreamResumed { client, kind, outcome: Whole }.emit(endpoint.gateway.metrics());
+            StreamResumed { client, kind, found: Whole }.emit(endpoint.gateway.metrics());
             following.rewind(since.updates);
         }
         let seen = since.map(|since| since.seen).or_else(|| session.seen());

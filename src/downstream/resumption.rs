@@ -99,7 +99,7 @@ pub(super) fn carry(
 /// The stream of a call for a client that comes back to it.
 ///
 /// # Errors
-/// The refusal, where nothing is there of the stream any more and it is not known whom to tell.
+/// The refusal, where nothing more comes of the stream, or nothing is there of it and it is not known whom to tell.
 pub(super) fn resume(
     endpoint: &Endpoint,
     caller: &Caller,
@@ -108,13 +108,17 @@ pub(super) fn resume(
 ) -> Result<Response, Reply> {
     let resumption = &endpoint.resumption;
     let resumed = resumption.shelf.resume(&session.id, position.stream, position.number);
-    let outcome = match &resumed {
+    let found = match &resumed {
         Some(Resumed { missed: 0, .. }) => telemetry::Resumption::Whole,
         Some(Resumed { missed, .. }) => telemetry::Resumption::Gap(*missed),
         None => telemetry::Resumption::Gone,
     };
-    StreamResumed { client: &caller.principal.name, kind: "call", outcome }.emit(endpoint.gateway.metrics());
+    StreamResumed { client: &caller.principal.name, kind: "call", found }.emit(endpoint.gateway.metrics());
     if let Some(resumed) = resumed {
+        if resumed.is_over {
+            let text = "Last-Event-ID names the last event of a stream that has ended; nothing more comes";
+            return Err(Reply::transport(StatusCode::GONE, text));
+        }
         let priming = resumption.priming(session, &Position::Call(position));
         return Ok(respond(priming, resumed.intake));
     }

@@ -111,6 +111,8 @@ pub(super) struct Resumed {
     pub(super) intake: Intake,
     /// How many events it has missed that are not kept any more.
     pub(super) missed: u64,
+    /// Whether it has missed nothing, and nothing comes.
+    pub(super) is_over: bool,
 }
 
 /// A way to a connection, and its end.
@@ -202,11 +204,12 @@ impl Shelf {
         let again: VecDeque<Bytes> =
             kept.filter(|kept| kept.number > after).map(|kept| kept.frame.clone()).collect();
         let missed = found.last.saturating_sub(after).saturating_sub(again.len() as u64);
+        let is_over = again.is_empty() && missed == 0 && found.way.is_none();
         let (way, intake) = lay(again);
         if let Some(there) = &found.way {
             there.send_replace(way).replaced.cancel();
         }
-        Some(Resumed { intake, missed })
+        Some(Resumed { intake, missed, is_over })
     }
 
     /// Forgets what is older than it need be. To be called every now and then.

@@ -103,8 +103,8 @@ metrics! {
         "Bytes of those events; `limits.kept_bytes` bounds them."
     KEPT_EVENTS_DROPPED Kind::Counter, "waypost_kept_events_dropped_total" ["limit"]
         "Events that a limit of one session, or of all, did not let be kept until `sessions.resume_window` was over."
-    STREAMS_RESUMED Kind::Counter, "waypost_streams_resumed_total" ["kind" "outcome"]
-        "Streams of calls and of sessions that clients came back to (`Last-Event-ID`): `whole`, with a `gap`, or `gone`."
+    STREAMS_RESUMED Kind::Counter, "waypost_streams_resumed_total" ["kind" "found"]
+        "Streams of calls and of sessions that clients came back to (`Last-Event-ID`)."
     MESSAGE_BYTES Kind::Gauge, "waypost_message_bytes" []
         "Bytes that messages of more than 64 KiB hold now, of all clients and upstreams; `limits.memory` bounds it."
     SUBSCRIPTIONS Kind::Gauge, "waypost_resource_subscriptions" ["upstream"]
@@ -146,8 +146,13 @@ static LABELS: &[(&str, &str)] = &[
     ("version", "The version of the program."),
     (
         "kind",
-        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`. `connection`: one of HTTP+SSE.",
+        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`. `connection`: one of HTTP+SSE. `call`: the stream of a call.",
     ),
+    (
+        "found",
+        "What was found of a stream that a client came back to. `whole`: all that it had not received. `gap`: not all of that. `gone`: nothing.",
+    ),
+    ("limit", "`session`: a limit of one session. `total`: one of all sessions together."),
 ];
 
 /// What each value of `outcome` means.

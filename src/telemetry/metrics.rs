@@ -177,8 +177,8 @@ impl Metrics {
         for limit in EventsDropped::LIMITS {
             self.kept_dropped.cell(&[limit]);
         }
-        for (kind, outcome) in Resumption::ALL {
-            self.resumed.cell(&[kind, outcome.as_str()]);
+        for (kind, found) in Resumption::ALL {
+            self.resumed.cell(&[kind, found.as_str()]);
         }
     }
 

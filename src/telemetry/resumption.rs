@@ -15,7 +15,7 @@ pub struct StreamResumed<'a> {
     /// What the stream belongs to: `call` or `session`.
     pub kind: &'static str,
     /// What was found of it.
-    pub outcome: Resumption,
+    pub found: Resumption,
 }
 
 /// What was found of a stream that a client came back to.
@@ -65,9 +65,9 @@ impl Resumption {
 impl StreamResumed<'_> {
     /// Logs and counts.
     pub fn emit(&self, metrics: &Metrics) {
-        let Self { client, kind, outcome } = *self;
-        metrics.resumed.with(&[kind, outcome.as_str()], IntCounter::inc);
-        match outcome {
+        let Self { client, kind, found } = *self;
+        metrics.resumed.with(&[kind, found.as_str()], IntCounter::inc);
+        match found {
             Resumption::Whole => {
                 debug!(target: "waypost::client", event = "stream_resumed", client, kind);
             }
