@@ -11,6 +11,7 @@
 
 mod accept;
 mod ask;
+mod batch;
 mod body;
 mod classify;
 mod departed;

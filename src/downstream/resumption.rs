@@ -23,7 +23,7 @@ use super::endpoint::{Caller, Endpoint};
 use super::event_id::{CallPosition, EventIds, Position};
 use super::legacy_session::{Session, SessionUse};
 use super::reply::{ErrorBody, Reply};
-use super::running::{DISCONNECTED, Next, Running, until};
+use super::running::{DISCONNECTED, Next, Source, until};
 use super::shelf::{Intake, Resumed, Shelf, Way, Writer};
 use super::stream::{KEEP_ALIVE, event_stream, one_event, rest};
 use crate::config::Config;
@@ -77,19 +77,19 @@ impl Resumption {
     }
 }
 
-/// Carries a call of a session to its end, whatever becomes of its connection. The stream begins with `first`.
+/// Carries what a POST of a session has under way to its end, whatever becomes of its connection. The stream begins with `first`.
 /// Without randomness for the number of the stream, it ends with its connection.
 pub(super) fn carry(
     endpoint: &Endpoint,
-    (running, session): (Running, SessionUse),
+    (source, session): (Source, SessionUse),
     first: Option<Bytes>,
 ) -> Response {
     let resumption = Arc::clone(&endpoint.resumption);
-    let Some((mut writer, intake)) = resumption.shelf.open(&session.id) else { return rest(running, first) };
+    let Some((mut writer, intake)) = resumption.shelf.open(&session.id) else { return rest(source, first) };
     let way = writer.way();
     let detached = Arc::clone(&endpoint.detached);
     let driver =
-        Driver { running, writer, way, number: 0, session, resumption, detached, lost: None, is_over: false };
+        Driver { source, writer, way, number: 0, session, resumption, detached, lost: None, is_over: false };
     let opening = driver.resumption.priming(&driver.session, &driver.position(0));
     driver.way.offer(opening.unwrap_or(KEEP_ALIVE));
     drop(endpoint.detached.tasks().spawn(driver.run(first)));
@@ -145,9 +145,9 @@ fn respond(first: Option<Bytes>, intake: Intake) -> Response {
     event_stream(Body::from_stream(frames))
 }
 
-/// Carries one call, and sends what comes of it to whatever connection is there.
+/// Carries a call, or those of a batch, and sends what comes of it to whatever connection is there.
 struct Driver {
-    running: Running,
+    source: Source,
     writer: Writer,
     way: Way,
     /// The number of the last event.
@@ -178,7 +178,7 @@ impl Driver {
                 () = self.writer.replaced() => self.reattach(),
                 () = self.way.gone(), if self.lost.is_none() => self.lose(),
                 () = until(until_lost) => self.give_up(),
-                next = self.running.next() => match next {
+                next = self.source.next() => match next {
                     Next::Message(message) => self.tell(message).await,
                     Next::Silence => self.way.offer(KEEP_ALIVE),
                     Next::Ended(reply) => {
@@ -218,16 +218,16 @@ impl Driver {
     /// An error in place of the last event.
     fn repeat_as(&self, text: &'static str) -> Bytes {
         let error = ErrorBody::new(Code::Internal, text);
-        self.write(&Reply::error(Era::Legacy, self.running.id(), &error).body)
+        self.write(&error.message(self.source.id()))
     }
 
     fn write(&self, message: &Bytes) -> Bytes {
         let id = self.resumption.id(&self.session, &self.position(self.number));
-        self.running.budget().hold(sse::write_event(None, id.as_deref(), message))
+        self.source.budget().hold(sse::write_event(None, id.as_deref(), message))
     }
 
     fn position(&self, number: u64) -> Position {
-        let request = Some(self.running.id().clone());
+        let request = self.source.id().cloned();
         Position::Call(CallPosition { stream: self.writer.stream(), number, request })
     }
 
@@ -266,7 +266,7 @@ impl Driver {
         if let Some(lost) = &mut self.lost {
             lost.until = None;
         }
-        self.running.cancel(DISCONNECTED);
+        self.source.cancel(DISCONNECTED);
     }
 }
 

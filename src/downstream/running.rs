@@ -16,8 +16,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::ask;
+use super::batch::Batch;
 use super::detached::Detached;
 use super::endpoint::{Endpoint, Prepared};
+use super::legacy_session::SessionUse;
 use super::level::Logs;
 use super::reply::{Asked, Reply, reply};
 use crate::exchange::{Budget, Cancel, Event, EventKind, Outcome};
@@ -27,18 +29,80 @@ use crate::mcp::{Era, Id};
 /// Why a call ends whose response nobody reads any more.
 pub(super) const DISCONNECTED: &str = "client disconnected";
 
+/// How long a call in a session may take until it gets a stream, which its client can come back to.
+const PROMPT: Duration = Duration::from_millis(500);
+
 /// A call under way, and what has come of it.
 pub(super) struct Running {
     call: Carried,
     events: mpsc::Receiver<Event>,
     questions: mpsc::Receiver<Bytes>,
     asked: Asked,
+    session: Option<SessionUse>,
     logs: Logs,
     budget: Budget,
     /// How the call ended, while events that came before still wait.
     ended: Option<Reply>,
     keep_alive: Duration,
     quiet_until: Option<Instant>,
+}
+
+/// What one POST has under way.
+pub(super) enum Source {
+    /// A call.
+    One(Running),
+    /// Those of a batch.
+    Many(Batch),
+}
+
+impl Source {
+    /// Waits for what comes next. Cancel safe.
+    pub(super) async fn next(&mut self) -> Next {
+        match self {
+            Self::One(running) => running.next().await,
+            Self::Many(batch) => batch.next().await,
+        }
+    }
+
+    /// The session that it came in.
+    pub(super) fn session(&self) -> Option<&SessionUse> {
+        match self {
+            Self::One(running) => running.session.as_ref(),
+            Self::Many(batch) => batch.session(),
+        }
+    }
+
+    /// The id of its request, if it is one.
+    pub(super) fn id(&self) -> Option<&Id> {
+        match self {
+            Self::One(running) => Some(&running.asked.id),
+            Self::Many(_) => None,
+        }
+    }
+
+    /// The response has become a stream.
+    pub(super) fn stream(&mut self) {
+        match self {
+            Self::One(_) => {}
+            Self::Many(batch) => batch.stream(),
+        }
+    }
+
+    /// Ends it early.
+    pub(super) fn cancel(&self, reason: &str) {
+        match self {
+            Self::One(running) => running.cancel(reason),
+            Self::Many(batch) => batch.cancel(reason),
+        }
+    }
+
+    /// What its answers hold of the memory for large messages.
+    pub(super) fn budget(&self) -> &Budget {
+        match self {
+            Self::One(running) => &running.budget,
+            Self::Many(batch) => batch.budget(),
+        }
+    }
 }
 
 /// What comes next of a call.
@@ -52,39 +116,28 @@ pub(super) enum Next {
 }
 
 impl Running {
-    /// Starts a call. After each `keep_alive` without a message there is a [`Next::Silence`].
+    /// Starts a call. After each `keep_alive` without a message there is a [`Next::Silence`]; in a session, there is
+    /// a first one earlier.
     pub(super) fn start(endpoint: &Endpoint, prepared: Prepared, keep_alive: Duration) -> Self {
         let Prepared { call, asked, events, logs, asks, questions, flight, session } = prepared;
         let (gateway, cancel) = (Arc::clone(&endpoint.gateway), call.cancel.clone());
+        let kept = session.clone();
         let running = async move {
-            let _kept = (flight, session);
+            let _kept = (flight, kept);
             ask::carry(&gateway, call, asks).await
         };
         let budget = endpoint.gateway.metrics().budget().clone();
         let detached = Arc::clone(&endpoint.detached);
         let call = Carried { call: Some(running.boxed()), cancel, era: asked.era, detached };
-        let quiet_until = Instant::now().checked_add(keep_alive);
-        Self { call, events, questions, asked, logs, budget, ended: None, keep_alive, quiet_until }
-    }
-
-    /// The next [`Next::Silence`] comes within `patience` from now, if nothing else does.
-    pub(super) fn hurry(&mut self, patience: Duration) {
-        self.quiet_until = Instant::now().checked_add(patience).min(self.quiet_until);
-    }
-
-    /// The id of its request.
-    pub(super) fn id(&self) -> &Id {
-        &self.asked.id
+        // One that a client can come back to becomes a stream before long.
+        let patience = if session.is_some() { keep_alive.min(PROMPT) } else { keep_alive };
+        let quiet_until = Instant::now().checked_add(patience);
+        Self { call, events, questions, asked, session, logs, budget, ended: None, keep_alive, quiet_until }
     }
 
     /// Ends the call early.
     pub(super) fn cancel(&self, reason: &str) {
         self.call.cancel.cancel(reason);
-    }
-
-    /// What its answer holds of the memory for large messages.
-    pub(super) fn budget(&self) -> &Budget {
-        &self.budget
     }
 
     /// Waits for what comes next. Events that were sent before the end come before it.
