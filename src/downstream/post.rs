@@ -33,9 +33,8 @@ pub(super) async fn serve(
     let step = match take(&endpoint, &headers, body, accepts).await {
         Ok(Parcel::One(message)) => one(&endpoint, &caller, &session, &headers, message),
         Ok(Parcel::Many(text)) => {
-            let batch = joined(&session, &headers).and_then(|session| {
-                Batch::start(&endpoint, (&caller, session), &text, accepts.asking())
-            });
+            let batch = joined(&session, &headers)
+                .and_then(|session| Batch::start(&endpoint, (&caller, session), &text, accepts.asking()));
             return match batch {
                 Ok(batch) => stream::carry(&endpoint, Source::Many(batch), accepts).await,
                 Err(refusal) => answer(&endpoint, refusal, accepts),
