@@ -33,6 +33,8 @@ pub struct World {
     pub ledger: Arc<Ledger>,
     pub gateway: Gateway,
     pub servers: Vec<Server>,
+    /// Those of the gateways that clients launch.
+    pub launched: [Upstream; 2],
     _neighbour: Upstream,
 }
 
@@ -65,7 +67,9 @@ impl World {
         for server in &servers {
             config = config.upstream_with(server.name, &server.up, keys.clone());
         }
-        Self { ledger, gateway: config.ready(), servers: servers.into(), _neighbour: neighbour }
+        let launched =
+            [server(Era::Legacy, "legacy", &ledger).stdio(), server(Era::Modern, "modern", &ledger).http()];
+        Self { launched, ledger, gateway: config.ready(), servers: servers.into(), _neighbour: neighbour }
     }
 }
 
