@@ -29,8 +29,11 @@ pub use lifecycle::{
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{
-    Detached, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed,
+    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed, Table,
 };
-pub use resumption::{EventsDropped, EventsKept, Resumption, StreamResumed};
+pub use resumption::{Detached, EventsDropped, EventsKept, Resumption, StreamResumed};
 pub use subscriptions::SubscriptionLost;
-pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};
+pub use trouble::{
+    AcceptFailed, AcceptRecovered, BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed,
+    ToolBreakerClosed, ToolBreakerOpened,
+};
