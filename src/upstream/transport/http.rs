@@ -3,10 +3,7 @@
 //! Must not know: eras, sessions. Which headers a request carries comes with it.
 
 mod answer;
-mod client;
-mod dial;
 mod fault;
-mod received;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +22,10 @@ use url::Url;
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
 use crate::exchange::Budget;
+use crate::outbound::{Client, Received, Unusable};
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::SESSION_ID;
-
-use client::Client;
-use received::Received;
 
 pub(in crate::upstream) use answer::EventStream;
 
@@ -99,7 +94,7 @@ impl Endpoint {
         post_headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         post_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(Self(Arc::new(Inner {
-            client: Client::new(&config.url, surroundings.connect_timeout)?,
+            client: Client::new(&config.url, surroundings.connect_timeout).map_err(unusable)?,
             path: path(&config.url)?,
             url: config.url.clone(),
             headers,
@@ -411,6 +406,11 @@ fn redirect(response: &Received, from: &Url) -> Result<Option<Url>, Failure> {
         Some(url) => Ok(Some(url)),
         None => Err(fault::redirected(status)),
     }
+}
+
+fn unusable(error: Unusable) -> Failure {
+    let failure = Failure::unavailable(error.text);
+    if error.cause.is_empty() { failure } else { failure.because(error.cause) }
 }
 
 /// The path and the query of a URL, as a request has them.
