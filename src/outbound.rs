@@ -4,12 +4,14 @@
 
 mod client;
 mod dial;
+mod fetch;
 mod received;
 
 use std::error::Error;
 
 pub(crate) use client::{Client, SendError};
 pub(crate) use dial::{DialError, source_of};
+pub(crate) use fetch::{Bounds, fetch, path};
 pub(crate) use received::{ReadError, Received};
 
 /// Why nothing can be sent to an address at all.

@@ -5,6 +5,7 @@
 mod asks;
 mod events;
 mod family;
+mod identity;
 mod lifecycle;
 mod line;
 mod list;
@@ -21,6 +22,7 @@ pub use events::{
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
     UpstreamStderr, UpstreamUnlisted,
 };
+pub use identity::{CredentialsRefused, KeysFailed, KeysRead};
 pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
 pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};

@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("translate", &["mcp", "exchange"]),
     ("catalog", &["mcp", "exchange"]),
     ("outbound", &[]),
-    ("auth", &["exchange", "config"]),
+    ("auth", &["exchange", "config", "outbound", "telemetry"]),
     ("telemetry", &["exchange"]),
     ("seal", &["config"]),
     ("gateway", &["exchange", "catalog", "mcp", "config", "telemetry", "seal"]),
