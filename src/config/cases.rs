@@ -183,7 +183,7 @@ fn the_full_file_says_everything_otherwise() {
 
     let clients: Vec<(&str, usize)> =
         config.clients.iter().map(|client| (&*client.name, client.tokens.len())).collect();
-    assert_eq!(clients, [("alice", 2), ("ci", 2), ("anonymous", 0)]);
+    assert_eq!(clients, [("alice", 2), ("ci", 2), ("jwt:login.example.com/t", 0), ("anonymous", 0)]);
     assert_eq!(config.clients[0].tokens[0].digest[..4], [0x9f, 0x86, 0xd0, 0x81]);
     assert_eq!(config.clients[0].tokens[1], sha256("swordfish-swordfish"));
     assert_eq!(config.clients[1].tokens, [sha256("a-token-from-a-file"), sha256("hunter2-hunter2-hunter2")]);
