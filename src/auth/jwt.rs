@@ -42,7 +42,8 @@ pub(super) struct Issuers {
 #[derive(Debug)]
 struct Issuer {
     config: Arc<JwtIssuer>,
-    validation: Validation,
+    /// What is asked of a token that is signed in each of the ways that are allowed.
+    validations: Vec<(JwtAlgorithm, Validation)>,
     keys: Arc<KeyStore>,
 }
 
@@ -119,14 +120,8 @@ impl Issuers {
 
 impl Issuer {
     fn new(config: &Arc<JwtIssuer>) -> Self {
-        // Replaced for each token by the one that its header names, if that is allowed.
-        let mut validation = Validation::new(Algorithm::RS256);
-        validation.algorithms = config.algorithms.iter().map(|algorithm| of(*algorithm)).collect();
-        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        validation.set_issuer(&[&config.issuer]);
-        validation.set_audience(&config.audiences);
-        validation.leeway = config.clock_skew.as_secs();
-        validation.validate_nbf = true;
+        let validations =
+            config.algorithms.iter().map(|algorithm| (*algorithm, validation(config, *algorithm)));
         let read = Arc::clone(config);
         let reading = move || {
             let issuer = Arc::clone(&read);
@@ -134,22 +129,22 @@ impl Issuer {
                 as futures_util::future::BoxFuture<'static, _>
         };
         let keys = Arc::new(KeyStore::new(Arc::clone(config), Box::new(reading)));
-        Self { config: Arc::clone(config), validation, keys }
+        Self { config: Arc::clone(config), validations: validations.collect(), keys }
     }
 
     /// The claims of a token, if they can be believed.
     async fn check(&self, token: &str, unchecked: &Unchecked) -> Result<Claims, AuthError> {
-        let mut allowed = self.config.algorithms.iter();
-        let algorithm = allowed.find(|allowed| allowed.as_str() == unchecked.algorithm);
-        let algorithm = *algorithm.ok_or(AuthError::Invalid(Rejection::Algorithm))?;
-        let found = self.keys.find(unchecked.key.as_deref(), algorithm).await;
+        let mut allowed = self.validations.iter();
+        let allowed = allowed.find(|(allowed, _)| allowed.as_str() == unchecked.algorithm);
+        let (algorithm, validation) = allowed.ok_or(AuthError::Invalid(Rejection::Algorithm))?;
+        let found = self.keys.find(unchecked.key.as_deref(), *algorithm).await;
         let (keys, fit) = found.map_err(|error| match error {
             NoKey::Unknown => AuthError::Invalid(Rejection::Key),
             NoKey::Unread => AuthError::Unavailable,
         })?;
         let mut rejection = Rejection::Key;
         for key in fit.iter().take(TRIED).filter_map(|place| keys.get(*place)) {
-            match jsonwebtoken::decode::<Claims>(token, &key.decoding, &self.validation) {
+            match jsonwebtoken::decode::<Claims>(token, &key.decoding, validation) {
                 Ok(decoded) => return Ok(decoded.claims),
                 Err(error) => rejection = rejection_of(error.kind()),
             }
@@ -159,6 +154,16 @@ impl Issuer {
         }
         Err(AuthError::Invalid(rejection))
     }
+}
+
+fn validation(config: &JwtIssuer, algorithm: JwtAlgorithm) -> Validation {
+    let mut validation = Validation::new(of(algorithm));
+    validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+    validation.set_issuer(&[&config.issuer]);
+    validation.set_audience(&config.audiences);
+    validation.leeway = config.clock_skew.as_secs();
+    validation.validate_nbf = true;
+    validation
 }
 
 impl Unchecked {

@@ -109,6 +109,8 @@ metrics! {
         "Public keys of an issuer of tokens that are known now; none as long as they could not be read."
     ISSUER_READS Kind::Counter, "waypost_issuer_reads_total" ["issuer" "result"]
         "Times that the keys of an issuer of tokens were read."
+    LOG_LINES_DROPPED Kind::Counter, "waypost_log_lines_dropped_total" []
+        "Lines of the log that are missing there, because 4 MiB of lines waited already for whoever reads it."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]
         "Always 1; the label identifies the configuration in force."
     BUILD_INFO Kind::Gauge, "waypost_build_info" ["version"]
