@@ -62,8 +62,7 @@ fn aut_12_bad_tokens_are_told_apart_in_the_log_only() {
     let of = |more: Value| rsa.token(Some("r"), &issuer.claims(more));
     let good = issuer.claims(json!({}));
     let public = rsa.jwk("r")["n"].as_str().unwrap().to_owned();
-    let mut cut = of(json!({}));
-    cut.truncate(cut.len() - 3);
+    let cut = of(json!({})).rsplit_once('.').unwrap().0.to_owned() + ".AAAA";
     let swapped = {
         let (good, evil) = (of(json!({})), of(json!({"sub": "root"})));
         let good: Vec<&str> = good.split('.').collect();
@@ -175,7 +174,7 @@ fn aut_15_claims_choose_client_and_roles() {
     let reading_alice = token(json!({"email": "alice", "realm_access": {"roles": ["reader"]}}));
     assert_eq!(seen(&reader), ["up__echo"]);
     assert_eq!(seen(&both), ["up__echo"]);
-    assert_eq!(seen(&writer), ["up__drop", "up__echo"]);
+    assert_eq!(seen(&writer), ["up__echo", "up__drop"]);
     assert_eq!(seen(&alice), ["up__drop"]);
     assert!(seen(&reading_alice).is_empty(), "layers only narrow");
     for client in [Client::legacy_with(&gateway, &reader), Client::modern_with(&gateway, &reader)] {
