@@ -24,7 +24,9 @@ pub use events::{
     UpstreamStderr, UpstreamUnlisted,
 };
 pub use identity::{CredentialsRefused, KeysFailed, KeysRead};
-pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
+pub use lifecycle::{
+    Launched, ListenFailed, Listening, RuleUnmatched, ServiceUntold, SignalIgnored, Stopped, Stopping,
+};
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed};
