@@ -102,27 +102,7 @@ fn key(value: Value) -> Option<Key> {
     if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
         return None;
     }
-    let fit = match &jwk.algorithm {
-        AlgorithmParameters::RSA(_) => vec![
-            JwtAlgorithm::Rs256,
-            JwtAlgorithm::Rs384,
-            JwtAlgorithm::Rs512,
-            JwtAlgorithm::Ps256,
-            JwtAlgorithm::Ps384,
-            JwtAlgorithm::Ps512,
-        ],
-        AlgorithmParameters::EllipticCurve(key) => match key.curve {
-            EllipticCurve::P256 => vec![JwtAlgorithm::Es256],
-            EllipticCurve::P384 => vec![JwtAlgorithm::Es384],
-            _ => return None,
-        },
-        AlgorithmParameters::OctetKeyPair(key) => match key.curve {
-            EllipticCurve::Ed25519 => vec![JwtAlgorithm::EdDsa],
-            _ => return None,
-        },
-        // A shared secret has no place among public keys.
-        _ => return None,
-    };
+    let fit = fit(&jwk.algorithm)?;
     let algorithms = match jwk.common.key_algorithm {
         None => fit,
         Some(only) => fit.into_iter().filter(|algorithm| says(only, *algorithm)).collect(),
@@ -131,6 +111,35 @@ fn key(value: Value) -> Option<Key> {
         return None;
     }
     Some(Key { id: jwk.common.key_id.clone(), algorithms, decoding: DecodingKey::from_jwk(&jwk).ok()? })
+}
+
+/// What a key can check by its kind. A shared secret has no place among public keys.
+fn fit(key: &AlgorithmParameters) -> Option<Vec<JwtAlgorithm>> {
+    let on_curve = |curve: &EllipticCurve| {
+        let fit = [
+            (EllipticCurve::P256, JwtAlgorithm::Es256),
+            (EllipticCurve::P384, JwtAlgorithm::Es384),
+            (EllipticCurve::Ed25519, JwtAlgorithm::EdDsa),
+        ];
+        fit.into_iter().find(|(known, _)| known == curve).map(|(_, algorithm)| algorithm)
+    };
+    if let AlgorithmParameters::RSA(_) = key {
+        return Some(vec![
+            JwtAlgorithm::Rs256,
+            JwtAlgorithm::Rs384,
+            JwtAlgorithm::Rs512,
+            JwtAlgorithm::Ps256,
+            JwtAlgorithm::Ps384,
+            JwtAlgorithm::Ps512,
+        ]);
+    }
+    if let AlgorithmParameters::EllipticCurve(key) = key {
+        return on_curve(&key.curve).map(|algorithm| vec![algorithm]);
+    }
+    if let AlgorithmParameters::OctetKeyPair(key) = key {
+        return on_curve(&key.curve).map(|algorithm| vec![algorithm]);
+    }
+    None
 }
 
 fn says(key: KeyAlgorithm, algorithm: JwtAlgorithm) -> bool {

@@ -217,6 +217,7 @@ fn texts<'a>(claims: &'a Claims, path: &str) -> Vec<&'a str> {
     }
 }
 
+#[allow(clippy::wildcard_enum_match_arm, reason = "the list is the crate's, and grows")]
 fn rejection_of(error: &ErrorKind) -> Rejection {
     match error {
         ErrorKind::InvalidSignature => Rejection::Signature,

@@ -166,6 +166,8 @@ impl std::fmt::Debug for KeyStore {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use tokio_util::task::TaskTracker;
+
     use super::*;
 
     /// A store whose issuer publishes the keys that `published` names, and counts how often it is asked.
@@ -191,7 +193,7 @@ mod tests {
         });
         let store = Arc::new(KeyStore::new(Arc::clone(&config.jwt[0]), reading));
         let kept = Arc::clone(&store);
-        tokio::spawn(async move { kept.keep(&Metrics::for_test()).await });
+        TaskTracker::new().spawn(async move { kept.keep(&Metrics::for_test()).await });
         (store, reads)
     }
 

@@ -81,7 +81,11 @@ impl Resource {
         if !self.issuers.is_empty() {
             let scopes = match error {
                 AuthError::Scopes(scopes) => scopes,
-                _ => &self.scopes,
+                AuthError::Missing
+                | AuthError::Malformed
+                | AuthError::Invalid(_)
+                | AuthError::Stranger
+                | AuthError::Unavailable => &self.scopes,
             };
             parts.extend((!scopes.is_empty()).then(|| format!("scope=\"{}\"", scopes.join(" "))));
             let place = if path.trim_end_matches('/') == ENDPOINT { self.place() } else { self.beside(SSE) };

@@ -44,8 +44,11 @@ pub(super) struct MergedList {
     /// For each role its filter.
     roles: Vec<Filter>,
     /// What clients see who have more roles than the configuration gives them.
-    combined: Mutex<HashMap<(usize, Arc<[usize]>), Arc<View>>>,
+    combined: Mutex<Combined>,
 }
+
+/// What is seen, by the place of a client and those of the roles beside it.
+type Combined = HashMap<(usize, Arc<[usize]>), Arc<View>>;
 
 /// Combinations of a client and roles that are kept; what others see is rendered each time.
 const COMBINATIONS: usize = 1_000;

@@ -41,8 +41,7 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
     let upstreams = upstream::upstreams(&mut top, &naming);
     let prefixes = upstreams.prefixes(&naming);
     let mut roles = role::roles(&mut top, &prefixes, &naming);
-    let has_clients = client::has_clients(&top);
-    let mut auth = auth::auth(&mut top, listen, has_clients);
+    let mut auth = auth::auth(&mut top, listen);
     if auth.names_roles() {
         roles.use_all();
     }

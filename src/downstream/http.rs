@@ -19,8 +19,8 @@ use http::header::{ALLOW, CACHE_CONTROL, HeaderValue, ORIGIN, RETRY_AFTER, WWW_A
 use http::request::Parts;
 use http::{HeaderMap, Method as Verb, StatusCode};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -69,8 +69,9 @@ pub async fn serve(
     let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
     let serve = move |request| door.clone().enter(request);
     let keeper = Arc::clone(&endpoint);
-    let keys = async move { keeper.authenticator.keep(keeper.gateway.metrics()).await };
-    let _keys = AbortOnDropHandle::new(tokio::spawn(keys));
+    // Ends with this function, whichever way that ends.
+    let mut keeping = JoinSet::new();
+    keeping.spawn(async move { keeper.authenticator.keep(keeper.gateway.metrics()).await });
     let sessions = Arc::clone(&endpoint);
     let threads = Threads::start()?;
     accept::run(listener, (bounds, &threads), serve, move || sessions.sessions.sweep(), shutdown).await;

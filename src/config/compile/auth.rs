@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use url::{Host, Url};
 
+use super::client::has_clients;
 use crate::config::effective::{self, Origin};
 use crate::config::nearest::nearest;
 use crate::config::reader::Text;
@@ -45,8 +46,9 @@ impl Auth {
     }
 }
 
-/// Reads who is let in. `has_clients` is whether the file has any with credentials.
-pub(crate) fn auth(top: &mut Section<'_>, listen: SocketAddr, has_clients: bool) -> Auth {
+/// Reads who is let in.
+pub(crate) fn auth(top: &mut Section<'_>, listen: SocketAddr) -> Auth {
+    let has_clients = has_clients(top);
     let public_url = public_url(top);
     let is_loopback = listen.ip().is_loopback();
     let (said, is_open, jwt, has_jwt) = top.within(&keys::AUTH_KEY, |auth| {
@@ -222,7 +224,7 @@ fn algorithms(section: &mut Section<'_>) -> Vec<JwtAlgorithm> {
     let key = &keys::JWT_ALGORITHMS;
     let Some(node) = section.find(key.name) else {
         let names = JwtAlgorithm::DEFAULT.map(JwtAlgorithm::as_str);
-        section.out.put(key.name, effective::list(names.into_iter()), Origin::Default);
+        section.out.put(key.name, effective::list(names), Origin::Default);
         return JwtAlgorithm::DEFAULT.to_vec();
     };
     let mut algorithms = Vec::new();
@@ -234,7 +236,7 @@ fn algorithms(section: &mut Section<'_>) -> Vec<JwtAlgorithm> {
         let finding =
             Finding::error(format!("`{}` is no algorithm that is taken", text.written)).at(text.span);
         let names = JwtAlgorithm::ALL.map(JwtAlgorithm::as_str);
-        section.report(match nearest(names.into_iter(), &text.value) {
+        section.report(match nearest(names, &text.value) {
             _ if text.value.starts_with("HS") => {
                 finding.help("a shared secret could make tokens, too: only public keys are taken")
             }
