@@ -62,9 +62,12 @@ pub struct Metrics {
     pub(super) kept_bytes: Family<IntGauge>,
     pub(super) kept_dropped: Family<IntCounter>,
     pub(super) resumed: Family<IntCounter>,
-    subscriptions: Family<IntGauge>,
+    pub(super) subscriptions: Family<IntGauge>,
     pub(super) subscriptions_lost: Family<IntCounter>,
     pub(super) refused: Family<IntCounter>,
+    pub(super) credentials_refused: Family<IntCounter>,
+    pub(super) issuer_keys: Family<IntGauge>,
+    pub(super) issuer_reads: Family<IntCounter>,
     config: Family<IntGauge>,
     build: Family<IntGauge>,
     start: Family<Gauge>,
@@ -118,6 +121,9 @@ impl Default for Metrics {
             subscriptions: Family::new(&list::SUBSCRIPTIONS),
             subscriptions_lost: Family::new(&list::SUBSCRIPTIONS_LOST),
             refused: Family::new(&list::REQUESTS_REFUSED),
+            credentials_refused: Family::new(&list::CREDENTIALS_REFUSED),
+            issuer_keys: Family::new(&list::ISSUER_KEYS),
+            issuer_reads: Family::new(&list::ISSUER_READS),
             config: Family::new(&list::CONFIG_INFO),
             build: Family::new(&list::BUILD_INFO),
             start: Family::new(&list::START_TIME),
@@ -279,15 +285,6 @@ impl Metrics {
         OpenStream(gauge)
     }
 
-    /// Counts a resource of `upstream` as followed until the guard is dropped.
-    pub fn subscribed(&self, upstream: &str) -> Subscribed {
-        let gauge = self.subscriptions.cell(&[upstream]);
-        if let Some(gauge) = &gauge {
-            gauge.inc();
-        }
-        Subscribed(gauge)
-    }
-
     /// Everything, as Prometheus text (`version=0.0.4`). Reads files under `/proc`: not for a thread that
     /// serves others meanwhile.
     #[must_use]
@@ -339,6 +336,9 @@ impl Metrics {
             self.subscriptions.collect(),
             self.subscriptions_lost.collect(),
             self.refused.collect(),
+            self.credentials_refused.collect(),
+            self.issuer_keys.collect(),
+            self.issuer_reads.collect(),
             counter(&list::LOG_LINES_DROPPED, Some(dropped_lines() as f64)),
             self.config.collect(),
             self.build.collect(),
@@ -448,19 +448,6 @@ impl Drop for Entered {
     }
 }
 
-/// A resource that somebody follows, as long as this lives.
-#[derive(Debug)]
-#[must_use = "nobody counts as following it once this is dropped"]
-pub struct Subscribed(Option<IntGauge>);
-
-impl Drop for Subscribed {
-    fn drop(&mut self) {
-        if let Some(gauge) = &self.0 {
-            gauge.dec();
-        }
-    }
-}
-
 /// What a stream that stays open belongs to, as a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
@@ -526,6 +513,9 @@ mod tests {
         metrics.call_duration.cell(&["u", "tools/call"]);
         metrics.rate_limited.cell(&["c", "client"]);
         metrics.refused.cell(&["401"]);
+        metrics.credentials_refused.cell(&["missing"]);
+        metrics.issuer_keys.cell(&["jwt:as.example"]);
+        metrics.issuer_reads.cell(&["jwt:as.example", "ok"]);
         let text = metrics.render();
         let rendered: Vec<&str> = text
             .lines()
