@@ -250,10 +250,8 @@ impl<'n> Reading<'_, 'n> {
                 );
                 continue;
             };
-            let parts = match &value.value {
-                Value::Scalar(scalar) if scalar.kind == ScalarKind::Flag => (Vec::new(), text),
-                _ => secret::named(&name.text, text),
-            };
+            let is_flag = matches!(&value.value, Value::Scalar(scalar) if scalar.kind == ScalarKind::Flag);
+            let parts = if is_flag { (Vec::new(), text) } else { secret::named(&name.text, text) };
             let is_authorization = name.text.eq_ignore_ascii_case("authorization");
             let base = match key {
                 "env" => name.text.clone(),
