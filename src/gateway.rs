@@ -99,7 +99,11 @@ impl Gateway {
             task_ids: TaskIds::new(&config),
             own_tasks: OwnTasks::new(config.limits.listed_tasks),
             current: ArcSwap::from_pointee(Current {
-                snapshot: Snapshot::merge(std::iter::empty(), filters),
+                snapshot: Snapshot::merge(
+                    std::iter::empty(),
+                    filters,
+                    config.roles.iter().map(refresh::role_filters),
+                ),
                 offers: upstreams.iter().map(|_| Arc::default()).collect(),
             }),
             feed: Feed::default(),
@@ -200,7 +204,7 @@ impl Gateway {
     ) -> GatewayError {
         let upstream = target.and_then(|target| self.config.upstreams.get(target.upstream));
         LimitReached {
-            client: &principal.name,
+            client: self.config.label(principal.client),
             scope,
             upstream: upstream.map(|upstream| &*upstream.name),
             wait: error.retry_after.unwrap_or_default(),

@@ -5,6 +5,7 @@
 mod asks;
 mod events;
 mod family;
+mod identity;
 mod lifecycle;
 mod line;
 mod list;
@@ -22,6 +23,7 @@ pub use events::{
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
     UpstreamStderr, UpstreamUnlisted,
 };
+pub use identity::{CredentialsRefused, KeysFailed, KeysRead};
 pub use lifecycle::{
     Launched, ListenFailed, Listening, RuleUnmatched, ServiceUntold, SignalIgnored, Stopped, Stopping,
 };

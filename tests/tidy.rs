@@ -21,11 +21,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("exchange", &["mcp"]),
     ("translate", &["mcp", "exchange"]),
     ("catalog", &["mcp", "exchange"]),
-    ("auth", &["exchange", "config"]),
+    ("outbound", &[]),
+    ("auth", &["exchange", "config", "outbound", "telemetry"]),
     ("telemetry", &["exchange"]),
     ("seal", &["config"]),
     ("gateway", &["exchange", "catalog", "mcp", "config", "telemetry", "seal"]),
-    ("upstream", &["gateway", "exchange", "translate", "wire", "mcp", "config", "telemetry", "seal"]),
+    (
+        "upstream",
+        &["gateway", "exchange", "translate", "wire", "mcp", "config", "telemetry", "seal", "outbound"],
+    ),
     (
         "downstream",
         &["gateway", "auth", "exchange", "translate", "wire", "mcp", "config", "telemetry", "seal"],

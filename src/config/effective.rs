@@ -47,6 +47,16 @@ impl Block {
         self.0.push((key.to_owned(), Entry::Block(block)));
     }
 
+    /// As YAML on one line; what is not set is left out.
+    pub(crate) fn inline(&self) -> String {
+        let members = self.0.iter().filter_map(|(key, entry)| match entry {
+            Entry::Value(yaml, _) => Some(format!("{}: {yaml}", key_text(key))),
+            Entry::Unset => None,
+            Entry::Block(block) => Some(format!("{}: {}", key_text(key), block.inline())),
+        });
+        format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+    }
+
     /// Sorted by the places of its keys.
     pub(crate) fn ordered(mut self, place: impl Fn(&str) -> Option<usize>) -> Self {
         self.0.sort_by_key(|(key, _)| place(key));

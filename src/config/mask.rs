@@ -48,6 +48,10 @@ fn within(entries: &[(Name, Node)], table: Option<&'static Table>, masks: &mut V
                 Value::Null | Value::Scalar(_) | Value::List(_) => below(node, None, masks),
             },
             Shape::Mapping(table) => below(node, Some(table), masks),
+            Shape::List(table) => match &node.value {
+                Value::List(items) => items.iter().for_each(|item| below(item, Some(table), masks)),
+                Value::Null | Value::Scalar(_) | Value::Map(_) => below(node, Some(table), masks),
+            },
             Shape::Plain if name.text == "command" => command_line(node, masks),
             Shape::Plain => below(node, None, masks),
         }

@@ -5,6 +5,7 @@
 //!
 //! Must not know: how values are read, what becomes of them.
 
+mod auth;
 mod client;
 mod foreign;
 mod gateway;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+pub(crate) use auth::*;
 pub(crate) use client::*;
 pub(crate) use foreign::*;
 pub(crate) use gateway::*;
@@ -116,6 +118,8 @@ pub(crate) enum Shape {
     Mapping(&'static Table),
     /// A mapping of names to mappings with known keys.
     Names(&'static Table),
+    /// A list of mappings with known keys.
+    List(&'static Table),
 }
 
 /// A number, or a number with a unit.
@@ -302,5 +306,23 @@ impl Form for Named {
 
     fn shape(&self) -> Shape {
         Shape::Names(self.0)
+    }
+}
+
+/// A list of mappings with known keys.
+#[derive(Debug)]
+pub(crate) struct Listed(pub(crate) &'static Table);
+
+impl Form for Listed {
+    fn written(&self) -> String {
+        "list of mappings".to_owned()
+    }
+
+    fn default(&self) -> String {
+        "`[]`".to_owned()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::List(self.0)
     }
 }

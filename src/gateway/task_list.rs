@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn a_memory_that_is_full_forgets_what_was_used_longest_ago() {
         let own = OwnTasks::new(8);
-        let alice = Principal { client: 0, name: "alice".into() };
-        let bob = Principal { client: 1, name: "bob".into() };
+        let alice = Principal::new(0, "alice");
+        let bob = Principal::new(1, "bob");
         let note = |principal: &Principal, native: &str| {
             own.note(&Made { principal, upstream: 1, tool: "slow", mode: TaskMode::ByCaller }, native);
         };

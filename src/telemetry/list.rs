@@ -111,6 +111,12 @@ metrics! {
         "Subscriptions of clients that the upstream would not renew after a new connection or session."
     REQUESTS_REFUSED Kind::Counter, "waypost_requests_refused_total" ["status"]
         "HTTP requests refused before they were calls: credentials, Host, Origin, shape, size, edge limit."
+    CREDENTIALS_REFUSED Kind::Counter, "waypost_credentials_refused_total" ["reason"]
+        "HTTP requests refused for their credentials, by what is wrong with them."
+    ISSUER_KEYS Kind::Gauge, "waypost_issuer_keys" ["issuer"]
+        "Public keys of an issuer of tokens that are known now; none as long as they could not be read."
+    ISSUER_READS Kind::Counter, "waypost_issuer_reads_total" ["issuer" "result"]
+        "Times that the keys of an issuer of tokens were read."
     LOG_LINES_DROPPED Kind::Counter, "waypost_log_lines_dropped_total" []
         "Lines of the log that are missing there, because 4 MiB of lines waited already for whoever reads it."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]
@@ -131,7 +137,7 @@ metrics! {
 static LABELS: &[(&str, &str)] = &[
     (
         "client",
-        "Its key under `clients` in the configuration, or `anonymous`; empty where the caller is not known.",
+        "Its key under `clients` in the configuration, `anonymous`, or `jwt:` and an issuer for all callers that only that vouches for; empty where the caller is not known.",
     ),
     ("upstream", "Its key under `upstreams`; empty where a call was routed nowhere."),
     ("tool", "The exposed name, from the catalog; empty where the catalog has no such name."),
@@ -141,6 +147,12 @@ static LABELS: &[(&str, &str)] = &[
         "scope",
         "`client`: the client's own limit. `upstream`: the limit of an upstream, all callers together. `edge`: the limit that guards the gateway itself.",
     ),
+    (
+        "reason",
+        "`missing`, `malformed`: no token. `unknown`: no client has it. `unreadable`, `issuer`, `algorithm`, `key`, `signature`, `expired`, `not_yet_valid`, `audience`, `claims`, `subject`: what is wrong with a JWT. `scopes`, `stranger`: a good one that opens nothing. `unavailable`: the keys of its issuer are not there.",
+    ),
+    ("issuer", "`jwt:` and the issuer without its scheme, as the configuration has it."),
+    ("result", "`ok` or `failed`."),
     ("status", "The HTTP status of the refusal."),
     ("hash", "16 hex digits over what the file and its variables said."),
     ("version", "The version of the program."),

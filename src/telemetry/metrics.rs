@@ -60,6 +60,9 @@ pub struct Metrics {
     subscriptions: Family<IntGauge>,
     pub(super) subscriptions_lost: Family<IntCounter>,
     pub(super) refused: Family<IntCounter>,
+    pub(super) credentials_refused: Family<IntCounter>,
+    pub(super) issuer_keys: Family<IntGauge>,
+    pub(super) issuer_reads: Family<IntCounter>,
     config: Family<IntGauge>,
     build: Family<IntGauge>,
     start: Family<Gauge>,
@@ -107,6 +110,9 @@ impl Default for Metrics {
             subscriptions: Family::new(&list::SUBSCRIPTIONS),
             subscriptions_lost: Family::new(&list::SUBSCRIPTIONS_LOST),
             refused: Family::new(&list::REQUESTS_REFUSED),
+            credentials_refused: Family::new(&list::CREDENTIALS_REFUSED),
+            issuer_keys: Family::new(&list::ISSUER_KEYS),
+            issuer_reads: Family::new(&list::ISSUER_READS),
             config: Family::new(&list::CONFIG_INFO),
             build: Family::new(&list::BUILD_INFO),
             start: Family::new(&list::START_TIME),
@@ -321,6 +327,9 @@ impl Metrics {
             self.subscriptions.collect(),
             self.subscriptions_lost.collect(),
             self.refused.collect(),
+            self.credentials_refused.collect(),
+            self.issuer_keys.collect(),
+            self.issuer_reads.collect(),
             counter(&list::LOG_LINES_DROPPED, Some(dropped_lines() as f64)),
             self.config.collect(),
             self.build.collect(),
@@ -508,6 +517,9 @@ mod tests {
         metrics.call_duration.cell(&["u", "tools/call"]);
         metrics.rate_limited.cell(&["c", "client"]);
         metrics.refused.cell(&["401"]);
+        metrics.credentials_refused.cell(&["missing"]);
+        metrics.issuer_keys.cell(&["jwt:as.example"]);
+        metrics.issuer_reads.cell(&["jwt:as.example", "ok"]);
         let text = metrics.render();
         let rendered: Vec<&str> = text
             .lines()

@@ -42,6 +42,7 @@ from upstreams import LEGACY, MODERN, Server, make_servers, own_calls
 
 from examples import run_examples
 from extensions import run_extensions
+from oauth import run_oauth
 
 HERE = Path(__file__).resolve().parent
 
@@ -251,6 +252,7 @@ def main() -> int:
             run_through_waypost(tally, servers, processes, work, upstream_token)
             run_launched(tally, servers, work, upstream_token)
             run_extensions(tally, processes, work)
+            run_oauth(tally, processes, work)
             run_examples(tally, processes, work)
     code = tally.close("interop checks")
     if code == 0:

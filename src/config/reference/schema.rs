@@ -38,7 +38,7 @@ fn below(table: &'static Table) -> Vec<&'static Table> {
     let shapes = table.keys.iter().map(|key| key.form().shape());
     let mut found: Vec<&'static Table> = shapes
         .filter_map(|shape| match shape {
-            Shape::Mapping(table) | Shape::Names(table) => Some(table),
+            Shape::Mapping(table) | Shape::Names(table) | Shape::List(table) => Some(table),
             Shape::Plain | Shape::Secret => None,
         })
         .collect();
@@ -119,6 +119,7 @@ pub(super) fn of_shape(shape: Shape, words: &str) -> Value {
     match shape {
         Shape::Mapping(table) => json!({"allOf": [reference(table)]}),
         Shape::Names(table) => json!({"type": "object", "additionalProperties": reference(table)}),
+        Shape::List(table) => json!({"type": "array", "items": reference(table)}),
         Shape::Plain | Shape::Secret => written(words),
     }
 }
@@ -132,20 +133,21 @@ const LIST_OF_ICONS: &str = "list of icons";
 /// What is written in these words of the reference.
 fn written(words: &str) -> Value {
     let list = |items: Value| json!({"type": "array", "items": items});
+    let words = words.split_once(", like").map_or(words, |(words, _)| words);
     if let Some((before, after)) = words.split_once(" or ").filter(|_| words != DIGESTS) {
         return json!({"anyOf": [written(before), written(after)]});
     }
-    match words.split_once(", like").map_or(words, |(words, _)| words) {
+    match words {
         "`false`" => json!({"const": false}),
         "address" => json!({"type": ["string", "integer"]}),
         "rate" => unit(&Rate::pattern()),
-        "secret" => json!({"anyOf": [text(), source()]}),
+        "secret" => json!({"anyOf": [text(), source(&["env", "file"], &[])]}),
         "list of texts" | "list of names" | "list of hosts" | "list of origins" => list(text()),
         "list of patterns" => list(json!({"type": ["string", "number", "boolean"], "minLength": 1})),
         DIGESTS => json!({
             "type": "array",
             "minItems": 1,
-            "items": {"anyOf": [{"type": "string", "pattern": r"^sha256:[0-9a-fA-F]{64}$|\$\{"}, source()]},
+            "items": {"anyOf": [{"type": "string", "pattern": r"^sha256:[0-9a-fA-F]{64}$|\$\{"}, source(&["env", "file", "digest"], &["expires"])]},
         }),
         LIST_OF_ICONS => list(reference(&ICON)),
         "mapping of names to texts" => json!({"type": "object", "additionalProperties": text()}),
@@ -165,14 +167,12 @@ fn text() -> Value {
     json!({"type": ["string", "number", "boolean"]})
 }
 
-/// Where a secret comes from.
-fn source() -> Value {
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {"env": text(), "file": text()},
-        "oneOf": [{"required": ["env"]}, {"required": ["file"]}],
-    })
+/// Where a secret comes from, one of the `sources`, and what may be said of it besides.
+fn source(sources: &[&str], more: &[&str]) -> Value {
+    let properties: Map<String, Value> =
+        sources.iter().chain(more).map(|key| ((*key).to_owned(), text())).collect();
+    let one_of: Vec<Value> = sources.iter().map(|key| json!({"required": [key]})).collect();
+    json!({"type": "object", "additionalProperties": false, "properties": properties, "oneOf": one_of})
 }
 
 /// A text that holds a variable: what comes of it is for the check to see.
