@@ -110,7 +110,7 @@ impl Reach {
             let names: Vec<&str> = config.clients.iter().map(|client| &*client.name).collect();
             bail!("say as whom: `--client` is one of {}", names.join(", "));
         };
-        Ok(Principal { client: place, name: Arc::clone(&client.name) })
+        Ok(Principal::new(place, Arc::clone(&client.name)))
     }
 }
 
