@@ -11,6 +11,7 @@ mod expand;
 #[cfg(test)]
 pub(crate) mod for_test;
 mod identity;
+pub mod import;
 mod load;
 mod mask;
 mod nearest;
@@ -43,7 +44,7 @@ pub use identity::{Icon, ServerInfo};
 pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
 pub use problem::{Place, Problem, Problems, Severity};
-pub use reference::page as reference_page;
+pub use reference::{page as reference_page, schema};
 pub use resilience::{Breaker, Health, Patience, Resilience, Retry};
 pub use rules::{Layer, RoleConfig, Rules};
 

@@ -14,6 +14,8 @@ mod secret;
 mod transport;
 mod upstream;
 
+pub(crate) use transport::is_own_header;
+
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::Arc;

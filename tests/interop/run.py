@@ -232,7 +232,7 @@ def run_launched(tally: Tally, servers: list[Server], work: Path, upstream_token
         plan.unknown("nobody__echo", "git_log")
         judge_run(tally, plan, plan.run(work), {})
     for number, era in enumerate(("legacy", "modern")):
-        run_inspector(tally, launched(command, secrets, work), era, own, f"l{number}")
+        run_inspector(tally, launched(config, secrets, work), era, own, f"l{number}")
 
 
 def main() -> int:
