@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::exchange::{Answer, Call, Principal};
 use crate::mcp::task::{self, TASK_ID};
 use crate::mcp::{Body, Draft, ObjectView, Raw, Request, Response, TaskMode, elements};
+use crate::telemetry::Table;
 
 /// The tasks that each principal made or used last; `limits.listed_tasks` of each at the most.
 #[derive(Debug)]
@@ -62,6 +63,11 @@ impl OwnTasks {
         }
     }
 
+    /// How many tasks are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.lock().values().map(|recent| recent.tasks.len()).sum()
+    }
+
     /// The tool that made a task, if the principal is known to own it.
     fn tool(&self, principal: &Principal, upstream: usize, native: &str) -> Option<Arc<str>> {
         let all = self.lock();
@@ -88,6 +94,12 @@ struct Onward {
 }
 
 impl Gateway {
+    /// Notes that a principal made or used a task.
+    pub(super) fn note_task(&self, made: &Made<'_>, native: &str) {
+        self.own_tasks.note(made, native);
+        self.metrics.set_entries(Table::ListedTasks, self.own_tasks.len());
+    }
+
     /// The upstream whose tasks come next.
     ///
     /// # Errors
@@ -196,13 +208,13 @@ mod tests {
     #[test]
     fn a_memory_that_is_full_forgets_what_was_used_longest_ago() {
         let own = OwnTasks { most: 8, anonymous: Some(2), of: Mutex::default() };
-        let alice = Principal { client: 0, name: "alice".into() };
-        let bob = Principal { client: 1, name: "bob".into() };
+        let alice = Principal::new(0, "alice");
+        let bob = Principal::new(1, "bob");
         let note = |principal: &Principal, native: &str| {
             own.note(&Made { principal, upstream: 1, tool: "slow", mode: TaskMode::ByCaller }, native);
         };
         note(&bob, "his");
-        let anybody = Principal { client: 2, name: "anonymous".into() };
+        let anybody = Principal::new(2, "anonymous");
         note(&anybody, "whose");
         assert_eq!(own.tool(&anybody, 1, "whose"), None, "anybody's is nobody's");
         for number in 0..8 {
