@@ -120,6 +120,8 @@ impl Gateway {
         let started = Instant::now();
         let (deadline, budget) = (call.deadline(), call.budget());
         let result = tokio::select! {
+            // What the upstream says at the deadline says more than that time is up.
+            biased;
             result = upstream.call(call) => result,
             () = cancel.cancelled() => {
                 Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
@@ -128,6 +130,11 @@ impl Gateway {
         };
         record.upstream_took(started.elapsed());
         result.map(|outcome| self.rewrite(place, method, outcome))
+    }
+
+    /// Tells the upstreams that a session has ended.
+    pub fn end_session(&self, session: &Arc<str>) {
+        self.upstreams.iter().for_each(|upstream| upstream.end_session(session));
     }
 
     /// Counts one request of `principal` at the edge, under the name that the limit counts it by.

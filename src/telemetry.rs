@@ -10,6 +10,7 @@ mod line;
 mod list;
 mod log;
 mod metrics;
+mod own;
 mod process;
 mod throttle;
 
@@ -22,4 +23,7 @@ pub use events::{
 pub use lifecycle::{Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
 pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};
-pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind};
+pub use metrics::{
+    InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind,
+};
+pub use own::{OwnConnectionEnded, OwnConnectionFailed, OwnConnectionOpened};

@@ -11,9 +11,12 @@ mod listener;
 mod listing;
 mod modern;
 mod parked;
+mod pool;
 mod probe;
 mod question;
+mod seats;
 mod supervise;
+mod tenancy;
 mod transport;
 mod unsolicited;
 mod wire;
@@ -29,7 +32,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Limits, UpstreamConfig};
+use crate::config::{Config, UpstreamConfig};
 use crate::exchange::{Call, Outcome};
 use crate::gateway::{AdmittedCall, GatewayError, Offer, Upstream};
 use crate::telemetry::Metrics;
@@ -38,6 +41,7 @@ use crate::translate::input::{self, REQUEST_STATE};
 use failure::Failure;
 use listing::{Bounds, ListReader};
 use parked::{Carried, Place};
+use pool::{Checkout, Grounds, Pool};
 use probe::Dialer;
 use supervise::{Desk, Supervisor};
 
@@ -49,6 +53,8 @@ pub use parked::Parking;
 pub struct Connector {
     name: Arc<str>,
     desk: Arc<Desk>,
+    /// The connections that belong to one client or session each, where there are any.
+    pool: Option<Arc<Pool>>,
     parking: Arc<Parking>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -58,18 +64,18 @@ pub struct Connector {
 #[must_use]
 pub fn start_all(config: &Config, metrics: &Arc<Metrics>) -> Vec<Arc<Connector>> {
     let parking = Arc::new(Parking::new(config, Arc::clone(metrics)));
-    let start =
-        |upstream: &Arc<UpstreamConfig>| start(Arc::clone(upstream), &config.limits, Arc::clone(&parking));
+    let start = |upstream: &Arc<UpstreamConfig>| start(Arc::clone(upstream), config, Arc::clone(&parking));
     config.upstreams.iter().map(start).collect()
 }
 
 /// Starts to keep an upstream connected. Returns at once, whatever the state of the server. Must be called
 /// within a runtime.
 ///
-/// Bounds: `limits.message` for one message, `limits.list_pages` and `limits.list_items` for its lists; the
-/// rest is in `config`.
+/// Bounds: `limits.message` for one message, `limits.list_pages` and `limits.list_items` for its lists, and
+/// `sessions.idle_timeout` for connections that nobody uses, of `gateway`; the rest is in `config`.
 #[must_use]
-pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, parking: Arc<Parking>) -> Arc<Connector> {
+pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking>) -> Arc<Connector> {
+    let limits = &gateway.limits;
     let metrics = Arc::clone(parking.metrics());
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
@@ -81,16 +87,26 @@ pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, parking: Arc<Parking>
         bounds: Bounds::from(limits),
     };
     let name = Arc::clone(&config.name);
+    let dialer = Arc::new(dialer);
+    let pool = Pool::new(Grounds {
+        config: Arc::clone(&config),
+        metrics: Arc::clone(&metrics),
+        dialer: Arc::clone(&dialer),
+        tasks: tasks.clone(),
+        stop: stop.clone(),
+        idle: gateway.sessions.idle_timeout,
+        anonymous: gateway.clients.iter().position(|client| client.is_anonymous),
+    });
     let supervisor = Supervisor {
         config,
         metrics,
-        dialer: Arc::new(dialer),
+        dialer,
         lists: Arc::new(lists),
         desk: Arc::clone(&desk),
         stop: stop.clone(),
     };
     tasks.spawn(supervisor.run());
-    Arc::new(Connector { name, desk, parking, stop, tasks })
+    Arc::new(Connector { name, desk, pool, parking, stop, tasks })
 }
 
 impl Connector {
@@ -116,7 +132,8 @@ impl Connector {
         if let Some(resumed) = self.parking.take(&call, &self.name, native)? {
             return self.parking.resume(resumed, call, &place).await;
         }
-        let connection = self.desk.checkout(deadline).await?;
+        let checkout = self.checkout(&call, deadline).await?.sit(call.principal.client, deadline).await?;
+        let connection = &checkout.connection;
         if !connection.knows_retries() && call.request.param(REQUEST_STATE).is_some() {
             return Err(parked::unknown_state());
         }
@@ -124,8 +141,23 @@ impl Connector {
         if !is_askable || !connection.asks_by_request() {
             return connection.call(&call, native, None).await;
         }
-        let carried = Carried::start(connection, call, &place);
+        let carried = Carried::start(checkout, call, &place);
         self.parking.go_on(carried, &place).await
+    }
+}
+
+impl Connector {
+    /// The connection that a call goes to: its owner's, or the one that all share. Where another connection
+    /// would mean nothing to the server, all share it.
+    async fn checkout(&self, call: &Call, deadline: Instant) -> Result<Checkout, Failure> {
+        if let Some(own) = self.pool.as_ref().and_then(|pool| pool.find(call)) {
+            return Ok(own);
+        }
+        let shared = self.desk.checkout(deadline).await?;
+        match &self.pool {
+            Some(pool) if shared.has_state() => pool.open(call, deadline).await,
+            Some(_) | None => Ok(Checkout::shared(shared)),
+        }
     }
 }
 
@@ -142,6 +174,12 @@ impl Upstream for Connector {
 
     fn offer(&self) -> watch::Receiver<Arc<Offer>> {
         self.desk.offer()
+    }
+
+    fn end_session(&self, session: &Arc<str>) {
+        if let Some(pool) = &self.pool {
+            pool.end_session(session);
+        }
     }
 
     fn call(&self, call: AdmittedCall) -> BoxFuture<'_, Result<Outcome, GatewayError>> {

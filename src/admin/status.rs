@@ -34,7 +34,13 @@ struct Upstream {
     protocol_version: Option<&'static str>,
     tools: usize,
     connects: u64,
+    /// Connections that belong to one client or one session each.
+    own_connections: u64,
 }
+
+/// What is known of an upstream besides its offer: its transport, and how many connections of one client or
+/// session each it has.
+type Known = (Option<&'static str>, u64);
 
 /// Writes the page from what is known now.
 pub(super) fn report(state: &AdminState) -> Report {
@@ -51,12 +57,15 @@ pub(super) fn report(state: &AdminState) -> Report {
         uptime_seconds: rounded(now.saturating_duration_since(state.started).as_secs_f64()),
         upstreams: upstreams
             .iter()
-            .map(|(name, offer)| upstream(name, offer, transport(name), now))
+            .map(|(name, offer)| {
+                let known = (transport(name), state.metrics.own_connections(name));
+                upstream(name, offer, known, now)
+            })
             .collect(),
     }
 }
 
-fn upstream(name: &str, offer: &Offer, transport: Option<&'static str>, now: Instant) -> Upstream {
+fn upstream(name: &str, offer: &Offer, (transport, own_connections): Known, now: Instant) -> Upstream {
     let (state, reason, state_seconds, retry_in_seconds) = match &offer.health {
         Health::Connecting => ("connecting", None, None, None),
         Health::Ready => ("ready", None, None, None),
@@ -77,6 +86,7 @@ fn upstream(name: &str, offer: &Offer, transport: Option<&'static str>, now: Ins
         protocol_version: offer.protocol_version,
         tools: offer.lists.tools.entries.len(),
         connects: offer.connects,
+        own_connections,
     }
 }
 

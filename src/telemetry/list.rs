@@ -73,6 +73,10 @@ metrics! {
         "Connections made after an earlier one was lost."
     UPSTREAM_CONNECT_FAILURES Kind::Counter, "waypost_upstream_connect_failures_total" ["upstream"]
         "Attempts to connect that failed."
+    OWN_CONNECTIONS Kind::Gauge, "waypost_upstream_own_connections" ["upstream"]
+        "Connections that belong to one client or one session each, now; those that are ending included."
+    OWN_CONNECTIONS_OPENED Kind::Counter, "waypost_upstream_own_connections_opened_total" ["upstream"]
+        "Connections opened for one client or one session."
     UPSTREAM_NOISE Kind::Counter, "waypost_upstream_noise_total" ["upstream"]
         "Things an upstream sent that were no message."
     EVENTS_MISSED Kind::Counter, "waypost_events_missed_total" ["upstream"]

@@ -23,7 +23,7 @@ use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
 use crate::mcp::{Id, ListKind, Raw, Response};
 use crate::translate::hello::{
-    Hello, NoHandshake, Questions, read_initialize, write_initialize, write_initialized, write_request,
+    Hello, NoHandshake, read_initialize, write_initialize, write_initialized, write_request,
 };
 use crate::translate::to_legacy::{self, Onward};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
@@ -72,11 +72,7 @@ pub(super) enum NotOpened {
 
 /// Shakes hands: `initialize`, and `notifications/initialized` once it is answered.
 pub(super) async fn shake_hands(wire: &Wire) -> Result<Handshake, NotOpened> {
-    let questions = match wire.transport.attributes_questions() {
-        true => Questions::Carried,
-        false => Questions::Unwanted,
-    };
-    let write = |id: &Id| write_initialize(id, questions);
+    let write = |id: &Id| write_initialize(id, &wire.tenancy.capabilities);
     let reply = wire.ask(write, Arc::default()).await.map_err(NotOpened::Failure)?;
     let hello = read_initialize(&reply.response).map_err(NotOpened::Answer)?;
     let session = Session::first(&hello, reply.session);
@@ -116,11 +112,11 @@ impl NotOpened {
 
 impl Legacy {
     /// Takes over a connection whose handshake is done. Over HTTP, listens to what the server says by
-    /// itself, if it has a stream for that.
+    /// itself, if it has a stream for that, and somebody may want to hear it.
     pub(super) fn new(wire: Arc<Wire>, handshake: Handshake, tasks: &TaskTracker) -> Self {
         let session = watch::Sender::new(handshake.session);
         let ended = CancellationToken::new();
-        if let Transport::Http(endpoint) = &wire.transport {
+        if let (Transport::Http(endpoint), true) = (&wire.transport, wire.tenancy.listens) {
             let listening = stream::listen(endpoint.clone(), session.subscribe());
             let ended = ended.clone();
             tasks.spawn(async move { ended.run_until_cancelled(listening).await });
@@ -141,6 +137,11 @@ impl Legacy {
 
     pub(super) fn wire(&self) -> &Wire {
         &self.wire
+    }
+
+    /// Whether the server keeps something for this connection that another one does not have.
+    pub(super) fn has_session(&self) -> bool {
+        !self.wire.is_http() || self.session.borrow().id.is_some()
     }
 
     /// Asks something of our own.
@@ -240,12 +241,12 @@ impl Legacy {
         failure
     }
 
-    /// Asks the server for more log messages if this call wants more than any before. On a pipe they could
-    /// not be told apart by call, so nobody asks for them.
+    /// Asks the server for more log messages if this call wants more than any before. Where they could not
+    /// be told apart by call, nobody asks for them.
     async fn raise_level(&self, call: &Call) {
         let Some(name) = call.hop.log_level.as_ref().and_then(Raw::string) else { return };
         let Some(wanted) = LEVELS.iter().position(|level| *level == name) else { return };
-        if matches!(self.wire.transport, Transport::Stdio(_)) || !self.hello.has("logging") {
+        if !self.wire.transport.attributes_questions() || !self.hello.has("logging") {
             return;
         }
         let is_news = {

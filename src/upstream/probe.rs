@@ -13,9 +13,10 @@ use super::connection::{Connection, Dialect};
 use super::failure::{Failure, Scope};
 use super::legacy::{Handshake, Legacy, NotOpened, shake_hands};
 use super::modern::{self, Modern};
+use super::tenancy::Tenancy;
 use super::transport::child::Family;
 use super::transport::http::{Endpoint, Surroundings};
-use super::transport::stdio::Pipe;
+use super::transport::stdio::{self as pipe, Pipe};
 use super::transport::{Reply, Transport};
 use super::unsolicited::Unsolicited;
 use super::wire::Wire;
@@ -37,6 +38,8 @@ pub(super) struct Dialer {
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
     memory: Mutex<Memory>,
+    /// The latest endpoint over HTTP that all share: own connections use its TCP connections, too.
+    endpoint: Mutex<Option<Endpoint>>,
 }
 
 /// What earlier connections showed.
@@ -63,17 +66,17 @@ impl Dialer {
         metrics: Arc<Metrics>,
         tasks: TaskTracker,
     ) -> Self {
-        Self { config, message_limit, metrics, tasks, memory: Mutex::default() }
+        Self { config, message_limit, metrics, tasks, memory: Mutex::default(), endpoint: Mutex::default() }
     }
 
-    /// Connects, finding out the era where it is neither configured nor remembered. Whoever calls bounds the
+    /// Connects on behalf of whom the connection is for, finding out the era where it is neither configured nor remembered. Whoever calls bounds the
     /// time. Cancel safe: whatever was opened is closed again.
     ///
     /// # Errors
     /// If the server cannot be reached, or speaks nothing that we do.
-    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+    pub(super) async fn connect(&self, tenancy: &Tenancy) -> Result<Connection, Failure> {
         let memory = *self.memory();
-        let wire = self.open()?;
+        let wire = self.open(tenancy)?;
         match self.config.era.or(memory.era) {
             Some(Era::Legacy) => self.open_legacy(wire).await,
             None if memory.dies_of_probe => self.open_legacy(wire).await,
@@ -82,14 +85,19 @@ impl Dialer {
     }
 
     /// Opens the transport.
-    fn open(&self) -> Result<Arc<Wire>, Failure> {
+    fn open(&self, tenancy: &Tenancy) -> Result<Arc<Wire>, Failure> {
         let unsolicited =
             Arc::new(Unsolicited::new(Arc::clone(&self.config.name), Arc::clone(&self.metrics)));
         let transport = match &self.config.transport {
             config::Transport::Stdio(stdio) => {
                 let family =
                     Family { upstream: &self.config.name, metrics: &self.metrics, tasks: &self.tasks };
-                let pipe = Pipe::open(stdio, &family, Arc::clone(&unsolicited), self.message_limit)?;
+                let surroundings = pipe::Surroundings {
+                    unsolicited: Arc::clone(&unsolicited),
+                    attribution: tenancy.attribution,
+                    message_limit: self.message_limit,
+                };
+                let pipe = Pipe::open(stdio, &family, surroundings)?;
                 Transport::Stdio(pipe)
             }
             config::Transport::Http(http) => {
@@ -99,10 +107,18 @@ impl Dialer {
                     message_limit: self.message_limit,
                     connect_timeout: self.config.connect_timeout,
                 };
-                Transport::Http(Endpoint::new(http, surroundings)?)
+                let beside = self.endpoint().clone().filter(|_| tenancy.is_own);
+                let endpoint = match beside {
+                    Some(endpoint) => endpoint.beside(Arc::clone(&unsolicited)),
+                    None => Endpoint::new(http, surroundings)?,
+                };
+                if !tenancy.is_own {
+                    *self.endpoint() = Some(endpoint.clone());
+                }
+                Transport::Http(endpoint)
             }
         };
-        Ok(Arc::new(Wire::new(transport, unsolicited)))
+        Ok(Arc::new(Wire::new(transport, unsolicited, tenancy.clone())))
     }
 
     /// Asks a server for its era by `server/discover`, and goes on accordingly.
@@ -133,7 +149,7 @@ impl Dialer {
             Verdict::Legacy => self.open_legacy(wire).await,
             Verdict::Died(_) => {
                 self.memory().dies_of_probe = true;
-                self.open_legacy(self.open()?).await
+                self.open_legacy(self.open(&wire.tenancy)?).await
             }
         }
     }
@@ -203,12 +219,16 @@ impl Dialer {
 
     fn legacy(&self, wire: Arc<Wire>, handshake: Handshake) -> Connection {
         self.memory().era = Some(Era::Legacy);
-        Connection::new(Dialect::Legacy(Legacy::new(wire, handshake, &self.tasks)))
+        Connection::new(Dialect::Legacy(Legacy::new(wire, handshake, &self.tasks)), self.config.sharing)
     }
 
     fn modern(&self, wire: Arc<Wire>, hello: Hello) -> Connection {
         *self.memory() = Memory { era: Some(Era::Modern), dies_of_probe: false };
-        Connection::new(Dialect::Modern(Modern::new(wire, hello, &self.tasks)))
+        Connection::new(Dialect::Modern(Modern::new(wire, hello, &self.tasks)), self.config.sharing)
+    }
+
+    fn endpoint(&self) -> std::sync::MutexGuard<'_, Option<Endpoint>> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {

@@ -16,6 +16,7 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::listing::ListReader;
 use super::probe::Dialer;
+use super::tenancy::Tenancy;
 use crate::config::UpstreamConfig;
 use crate::gateway::{Health, List, Offer};
 use crate::mcp::{ListKind, PerKind, Raw};
@@ -103,9 +104,10 @@ impl Supervisor {
     /// One attempt to connect; `None` if it is time to stop.
     async fn attempt(&self, course: &mut Course) -> Option<Result<Arc<Connection>, Failure>> {
         let dialer = Arc::clone(&self.dialer);
+        let tenancy = Tenancy::shared(&self.config.transport, self.config.sharing);
         let limit = self.config.connect_timeout;
         let dialing = async move {
-            match timeout(limit, Box::pin(dialer.connect())).await {
+            match timeout(limit, Box::pin(dialer.connect(&tenancy))).await {
                 Ok(connection) => connection.map(Arc::new),
                 Err(_) => Err(Failure::unavailable("it did not answer the handshake in time")),
             }

@@ -45,7 +45,7 @@ const STREAM_WINDOW: u32 = 1 << 20;
 #[derive(Clone, Debug)]
 pub(in crate::upstream) struct Endpoint(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     client: reqwest::Client,
     url: Url,
@@ -98,6 +98,16 @@ impl Endpoint {
             tasks: surroundings.tasks.clone(),
             runtime: Handle::current(),
         })))
+    }
+
+    /// Another way to the same place: it shares the TCP connections, and nothing of what is known of the server.
+    pub(in crate::upstream) fn beside(&self, unsolicited: Arc<Unsolicited>) -> Self {
+        Self(Arc::new(Inner {
+            unsolicited,
+            asides: Arc::new(Semaphore::new(ASIDES)),
+            broken: watch::Sender::new(None),
+            ..(*self.0).clone()
+        }))
     }
 
     /// Sends a request and waits for its answer.
@@ -231,6 +241,11 @@ impl Endpoint {
                 status.as_u16()
             ))),
         }
+    }
+
+    /// Answers a request of the server, in the background.
+    pub(in crate::upstream) fn answer_aside(&self, text: Bytes, headers: Arc<HeaderMap>) {
+        self.send_aside(text, headers);
     }
 
     /// Sends a message that nobody waits for, in the background, unless too many are on their way.

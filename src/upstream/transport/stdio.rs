@@ -20,6 +20,8 @@ use crate::config;
 use crate::mcp::Message;
 use crate::upstream::failure::Failure;
 use crate::upstream::inflight::{Flight, Heard, InFlight, Stage};
+use crate::upstream::question::{Taken, WayBack};
+use crate::upstream::tenancy::Attribution;
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::json::{self, JsonError};
 use crate::wire::ndjson::{self, Lines, one_line};
@@ -46,9 +48,19 @@ pub(in crate::upstream) struct Pipe {
     tasks: TaskTracker,
 }
 
+/// What a pipe needs besides its child.
+#[derive(Debug)]
+pub(in crate::upstream) struct Surroundings {
+    pub(in crate::upstream) unsolicited: Arc<Unsolicited>,
+    /// Whose a question, or a log message, is.
+    pub(in crate::upstream) attribution: Attribution,
+    /// Bytes of one message.
+    pub(in crate::upstream) message_limit: usize,
+}
+
 /// What the two tasks and the callers share.
 #[derive(Debug)]
-struct Shared {
+pub(in crate::upstream) struct Shared {
     child: Child,
     queue: mpsc::Sender<Line>,
     room: Arc<Semaphore>,
@@ -74,16 +86,16 @@ impl Pipe {
     pub(in crate::upstream) fn open(
         config: &config::Stdio,
         family: &Family<'_>,
-        unsolicited: Arc<Unsolicited>,
-        message_limit: usize,
+        surroundings: Surroundings,
     ) -> Result<Self, Failure> {
+        let Surroundings { unsolicited, attribution, message_limit } = surroundings;
         let (child, pipes) = child::spawn(config, family)?;
         let (queue, waiting) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared {
             child,
             queue,
             room: Arc::new(Semaphore::new(QUEUE_KIB)),
-            in_flight: InFlight::default(),
+            in_flight: InFlight::new(attribution),
             unsolicited,
             closing: CancellationToken::new(),
             closed: watch::Sender::new(None),
@@ -108,6 +120,11 @@ impl Pipe {
     /// Sends a notification.
     pub(super) async fn notify(&self, text: Bytes) -> Result<(), Failure> {
         self.shared.enqueue(text, None).await.map_err(|lost| self.failure_or(lost))
+    }
+
+    /// Whether a question of the server shows to which call it belongs.
+    pub(super) fn attributes_questions(&self) -> bool {
+        self.shared.in_flight.attribution() != Attribution::Unknown
     }
 
     /// Waits until the connection is broken.
@@ -163,12 +180,26 @@ impl Drop for Departure<'_> {
             return;
         }
         if let Farewell::Cancelled(cancel) = &self.farewell {
+            self.flight.abandon();
             self.pipe.say_cancelled(self.flight.id(), cancel.reason());
         }
     }
 }
 
 impl Shared {
+    /// Answers a request of the server, waiting for room.
+    ///
+    /// # Errors
+    /// If the connection is closed.
+    pub(in crate::upstream) async fn answer(&self, text: Bytes) -> Result<(), Failure> {
+        self.enqueue(text, None).await
+    }
+
+    /// Answers a request of the server, if there is room.
+    pub(in crate::upstream) fn answer_aside(&self, text: Bytes) {
+        self.say(one_line(text));
+    }
+
     /// Puts a message into the queue, waiting for room. Cancel safe: nothing is queued then.
     async fn enqueue(&self, text: Bytes, stage: Option<Arc<Stage>>) -> Result<(), Failure> {
         let size = (text.len() / 1024 + 1).min(QUEUE_KIB);
@@ -191,7 +222,7 @@ impl Shared {
         self.child.terminate();
     }
 
-    async fn take_line(&self, line: Bytes) {
+    async fn take_line(self: &Arc<Self>, line: Bytes) {
         if line.trim_ascii().is_empty() {
             return;
         }
@@ -203,7 +234,7 @@ impl Shared {
     }
 
     /// Servers of 2025-03-26 may put several messages into one array.
-    async fn take_batch(&self, line: &Bytes) {
+    async fn take_batch(self: &Arc<Self>, line: &Bytes) {
         let parts: Vec<&serde_json::value::RawValue> = serde_json::from_slice(line).unwrap_or_default();
         if parts.is_empty() {
             self.unsolicited.noise(line);
@@ -237,7 +268,7 @@ impl Shared {
         }
     }
 
-    async fn take(&self, message: Message) {
+    async fn take(self: &Arc<Self>, message: Message) {
         match message {
             Message::Response(response) => {
                 let id = response.id.as_ref().and_then(crate::mcp::Id::number);
@@ -251,13 +282,25 @@ impl Shared {
                 Heard::Unattributed => self.unsolicited.notification(&notification),
             },
             Message::Request(request) => {
-                let Some(text) = self.unsolicited.answer(&request) else { return };
-                // The reader waits for nobody: a server that asks faster than it reads gets no answer.
-                let line = Line { text, stage: None, _room: None };
-                if self.queue.try_send(line).is_err() {
-                    tracing::debug!("no room to answer a request of an upstream");
+                match self.in_flight.ask(request, || WayBack::Pipe(Arc::clone(self))) {
+                    Taken::Asked => {}
+                    // The reader waits for nobody.
+                    Taken::Refused(refusal) => refusal.tell_aside(),
+                    Taken::Left(request) => {
+                        if let Some(text) = self.unsolicited.answer(&request) {
+                            self.say(text);
+                        }
+                    }
                 }
             }
+        }
+    }
+
+    /// Queues a message that nobody waits for: a server that asks faster than it reads gets no answer.
+    fn say(&self, text: Bytes) {
+        let line = Line { text, stage: None, _room: None };
+        if self.queue.try_send(line).is_err() {
+            tracing::debug!("no room to answer a request of an upstream");
         }
     }
 }
@@ -339,7 +382,7 @@ async fn read(stdout: ChildStdout, shared: Arc<Shared>, limit: usize) {
 }
 
 /// Reads to the end; what ended it, if it was not the child.
-async fn read_lines(mut stdout: ChildStdout, shared: &Shared, limit: usize) -> Option<Failure> {
+async fn read_lines(mut stdout: ChildStdout, shared: &Arc<Shared>, limit: usize) -> Option<Failure> {
     let mut lines = Lines::new(limit);
     loop {
         match stdout.read_buf(lines.room()).await {

@@ -15,7 +15,7 @@ use crate::mcp::{Body, Message, Request, Response};
 use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
 use crate::upstream::listener::{Concern, Listener};
-use crate::upstream::question::WayBack;
+use crate::upstream::question::{Taken, WayBack};
 use crate::upstream::transport::{Resumption, answers, salvage_id, unreadable};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::json::{self, JsonError};
@@ -194,12 +194,16 @@ impl Reading<'_> {
     /// Takes a request of the server that came on the stream of a call: a question to its caller, if it is one.
     async fn hear(&self, request: Request) {
         let way_back = || WayBack::Http(self.endpoint.clone(), self.headers.clone());
-        let left = match &self.listener {
-            Some(listener) => listener.ask(request, way_back).await,
-            None => Some(request),
+        let taken = match &self.listener {
+            Some(listener) => listener.ask(request, way_back),
+            None => Taken::Left(request),
         };
-        if let Some(request) = left {
-            absorb_unsolicited(self.endpoint, &self.headers, Message::Request(request));
+        match taken {
+            Taken::Asked => {}
+            Taken::Refused(refusal) => refusal.tell().await,
+            Taken::Left(request) => {
+                absorb_unsolicited(self.endpoint, &self.headers, Message::Request(request));
+            }
         }
     }
 }
