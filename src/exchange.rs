@@ -13,7 +13,7 @@ use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::{Method, Notification, Raw, Request, Response};
+use crate::mcp::{Method, Notification, Raw, Request, Response, TaskMode};
 
 /// The caller of a call, authenticated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,6 +101,8 @@ pub struct Hop {
     pub log_level: Option<Raw>,
     /// The client's own progress token, as JSON text.
     pub progress_token: Option<Raw>,
+    /// The kind of tasks that the client knows.
+    pub tasks: Option<TaskMode>,
     /// Questions that the client answered with an error, by their keys. A retry has no place for errors in
     /// its text.
     pub refused_inputs: Vec<(Box<str>, Raw)>,

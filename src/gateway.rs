@@ -15,6 +15,7 @@ mod port;
 mod record;
 mod refresh;
 mod rewrite;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use admit::admit;
 use feed::Feed;
 use limits::CallGuards;
 use record::CallRecord;
+use tasks::TaskIds;
 
 pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
@@ -48,6 +50,7 @@ pub struct Gateway {
     upstreams: Vec<Arc<dyn Upstream>>,
     names: Vec<ExposedNames>,
     guards: CallGuards,
+    task_ids: TaskIds,
     current: ArcSwap<Current>,
     feed: Feed,
 }
@@ -69,6 +72,7 @@ impl Gateway {
         let filters = config.clients.iter().map(refresh::filters);
         Arc::new(Self {
             guards: CallGuards::new(&config),
+            task_ids: TaskIds::new(&config),
             current: ArcSwap::from_pointee(Current {
                 snapshot: Snapshot::merge(std::iter::empty(), filters),
                 offers: upstreams.iter().map(|_| Arc::default()).collect(),
@@ -110,26 +114,37 @@ impl Gateway {
     }
 
     /// Takes an admitted call to its upstream, until it ends, its caller ends it, or its time is up.
-    async fn carry(&self, call: AdmittedCall, record: &mut CallRecord<'_>) -> Result<Outcome, GatewayError> {
+    async fn carry(
+        &self,
+        mut call: AdmittedCall,
+        record: &mut CallRecord<'_>,
+    ) -> Result<Outcome, GatewayError> {
         let Some(upstream) = self.upstreams.get(call.target().upstream) else {
             return Err(GatewayError::new(GatewayErrorKind::Internal, "the upstream does not exist"));
         };
         let _in_flight = self.metrics.in_flight(upstream.name());
         let cancel = call.call().cancel.clone();
         let (place, method) = (call.target().upstream, call.call().method);
-        let started = Instant::now();
         let (deadline, budget) = (call.deadline(), call.budget());
+        let (used, relay) = (call.tasks().clone(), call.relay());
+        let started = Instant::now();
+        let carried = async {
+            match relay {
+                Some(relay) => relay.until((self, &used), upstream.call(call)).await,
+                None => upstream.call(call).await,
+            }
+        };
         let result = tokio::select! {
             // What the upstream says at the deadline says more than that time is up.
             biased;
-            result = upstream.call(call) => result,
+            result = carried => result,
             () = cancel.cancelled() => {
                 Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
             }
             error = expire(&cancel, upstream.name(), deadline, budget) => Err(error),
         };
         record.upstream_took(started.elapsed());
-        result.map(|outcome| self.rewrite(place, method, outcome))
+        self.expose_tasks(&used, self.rewrite(place, method, result?))
     }
 
     /// Tells the upstreams that a session has ended.

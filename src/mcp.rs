@@ -12,6 +12,7 @@ mod message;
 mod meta;
 mod method;
 mod object;
+pub mod task;
 mod version;
 
 pub use capability::{has_capability, merge_capabilities};
@@ -23,4 +24,5 @@ pub use message::{Body, Message, Notification, Request, Response};
 pub use meta::{HOP_KEYS, key};
 pub use method::{Method, Routing};
 pub use object::{DuplicateKey, Look, Member, ObjectView, Raw, Span, elements};
+pub use task::TaskMode;
 pub use version::{Era, ProtocolVersion};

@@ -3,8 +3,9 @@
 //!
 //! Must not know: what is in them.
 
-use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::ExposeSecret as _;
@@ -32,6 +33,8 @@ pub(crate) enum Purpose {
     Session,
     /// States of requests that wait for answers.
     RequestState,
+    /// Ids of tasks.
+    Task,
 }
 
 impl Purpose {
@@ -39,14 +42,17 @@ impl Purpose {
         match self {
             Self::Session => "session key",
             Self::RequestState => "request state key",
+            Self::Task => "task key",
         }
     }
 }
 
 /// Seals and opens tokens.
 pub(crate) struct Sealer {
-    key: RandomizedNonceKey,
+    key: LessSafeKey,
     key_id: [u8; KEY_ID_LEN],
+    /// Makes the nonces of names.
+    nonce_key: [u8; 32],
 }
 
 /// What was in a token.
@@ -68,28 +74,42 @@ impl Sealer {
             Some(key) => derive(purpose.name(), key.expose_secret().as_bytes()),
             None => {
                 let mut random = [0_u8; 32];
-                aws_lc_rs::rand::fill(&mut random).map_err(|_| SealError)?;
+                rand::fill(&mut random).map_err(|_| SealError)?;
                 random
             }
         };
-        let key = RandomizedNonceKey::new(&AES_256_GCM_SIV, &secret).map_err(|_| SealError)?;
+        let key = UnboundKey::new(&AES_256_GCM_SIV, &secret).map_err(|_| SealError)?;
         let mut key_id = [0_u8; KEY_ID_LEN];
         key_id.iter_mut().zip(derive("session key id", &secret)).for_each(|(to, from)| *to = from);
-        Ok(Self { key, key_id })
+        Ok(Self { key: LessSafeKey::new(key), key_id, nonce_key: derive("nonces of names", &secret) })
     }
 
     /// A token of visible ASCII that only [`Sealer::open`] with the same key can read.
     pub(crate) fn seal(&self, issued_ms: u64, content: &[u8]) -> Result<String, SealError> {
+        let mut nonce = [0_u8; NONCE_LEN];
+        rand::fill(&mut nonce).map_err(|_| SealError)?;
+        self.seal_with(nonce, issued_ms, content)
+    }
+
+    /// A token like that of [`Sealer::seal`], and the same one whenever the content is: for names, which peers
+    /// compare. The cipher is one that bears nonces which repeat; here they do so with their content alone.
+    pub(crate) fn seal_name(&self, content: &[u8]) -> Result<String, SealError> {
+        let mut nonce = [0_u8; NONCE_LEN];
+        let made = digest(&SHA256, &[&self.nonce_key, content].concat());
+        nonce.iter_mut().zip(made.as_ref()).for_each(|(to, from)| *to = *from);
+        self.seal_with(nonce, 0, content)
+    }
+
+    fn seal_with(&self, nonce: [u8; NONCE_LEN], issued_ms: u64, content: &[u8]) -> Result<String, SealError> {
         let mut token = Vec::with_capacity(HEAD_LEN + NONCE_LEN + content.len() + TAG_LEN);
         token.push(FORM);
         token.extend_from_slice(&self.key_id);
         token.extend_from_slice(&issued_ms.to_be_bytes());
         let mut sealed = content.to_vec();
-        let nonce = self
-            .key
-            .seal_in_place_append_tag(Aad::from(token.as_slice()), &mut sealed)
-            .map_err(|_| SealError)?;
-        token.extend_from_slice(nonce.as_ref());
+        let unique = Nonce::assume_unique_for_key(nonce);
+        let head = Aad::from(token.as_slice());
+        self.key.seal_in_place_append_tag(unique, head, &mut sealed).map_err(|_| SealError)?;
+        token.extend_from_slice(&nonce);
         token.extend_from_slice(&sealed);
         Ok(URL_SAFE_NO_PAD.encode(token))
     }
@@ -150,6 +170,18 @@ mod tests {
         for bad in ["", "x", "AQ", "not base64!", &"A".repeat(MAX_TOKEN + 4), &format!("{token}=")] {
             assert_eq!(one.open(bad), None, "{bad:.20}");
         }
+    }
+
+    #[test]
+    fn a_name_is_the_same_for_the_same_content_and_no_other() {
+        let (one, same, other) = (sealer(Some("k1")), sealer(Some("k1")), sealer(Some("k2")));
+        let name = one.seal_name(b"content").unwrap();
+        assert_eq!(name, same.seal_name(b"content").unwrap());
+        assert_eq!(one.open(&name).unwrap().content, b"content");
+        let others = [one.seal_name(b"Content").unwrap(), other.seal_name(b"content").unwrap()];
+        let nonce_of = |token: &str| URL_SAFE_NO_PAD.decode(token).unwrap()[HEAD_LEN..][..NONCE_LEN].to_vec();
+        assert!(others.iter().all(|other| nonce_of(other) != nonce_of(&name)));
+        assert_eq!(other.open(&name), None);
     }
 
     proptest! {

@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["exchange", "config"]),
     ("telemetry", &["exchange"]),
     ("seal", &["config"]),
-    ("gateway", &["exchange", "catalog", "mcp", "config", "telemetry"]),
+    ("gateway", &["exchange", "catalog", "mcp", "config", "telemetry", "seal"]),
     ("upstream", &["gateway", "exchange", "translate", "wire", "mcp", "config", "telemetry", "seal"]),
     (
         "downstream",

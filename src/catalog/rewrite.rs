@@ -120,6 +120,13 @@ impl Edit<'_> {
             Routing::Name(ListKind::Prompts) => self.each(result, "messages", Self::message),
             Routing::Name(_) => self.each(result, "content", Self::block),
             Routing::Uri => self.each(result, "contents", Self::contents),
+            Routing::Task => {
+                self.each(result, "content", Self::block);
+                if let Some(inner) = self.below(result, "result") {
+                    self.meta(&inner);
+                    self.each(&inner, "content", Self::block);
+                }
+            }
             Routing::Local | Routing::List(_) | Routing::Reference | Routing::Extension => {}
         }
     }

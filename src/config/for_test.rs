@@ -61,6 +61,7 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
             concurrency: 4_096,
             waiting: 1_000,
         },
+        resilience: super::Resilience::default(),
         limits: CallLimits::default(),
     }
 }

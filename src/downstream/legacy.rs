@@ -8,7 +8,9 @@ use super::endpoint::{Caller, Endpoint, Step, Terms, quoted};
 use super::legacy_session::SessionUse;
 use super::level::{Level, Logs};
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
-use crate::mcp::{Code, Era, Id, ListKind, Message, Method, Notification, ProtocolVersion, Request, Routing};
+use crate::mcp::{
+    Code, Era, Id, ListKind, Message, Method, Notification, ProtocolVersion, Request, Routing, TaskMode,
+};
 use crate::telemetry::ClientRefused;
 use crate::translate::from_legacy::{self, Asking, Handshake};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
@@ -61,13 +63,22 @@ pub(super) fn serve(
         Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference | Routing::Extension)) => {
             call(endpoint, caller, session, (method, request, asking))
         }
-        Some((_, Routing::Local)) | None => Step::Done(unknown(&request)),
+        Some((method, Routing::Task)) if has_tasks(endpoint, session, method) => {
+            call(endpoint, caller, session, (method, request, asking))
+        }
+        Some((_, Routing::Local | Routing::Task)) | None => Step::Done(unknown(&request)),
     }
 }
 
 /// Whether the peer may send several messages at once.
 pub(super) fn takes_batches(session: Option<&SessionUse>) -> bool {
     session.is_some_and(|session| session.version.has_batches())
+}
+
+/// Whether the peer may ask for tasks, and this about them.
+fn has_tasks(endpoint: &Endpoint, session: Option<&SessionUse>, method: Method) -> bool {
+    let is_told = session.is_none_or(|session| session.version.has_tasks_by_caller());
+    is_told && method.has_tasks(TaskMode::ByCaller) && endpoint.gateway.has_tasks(TaskMode::ByCaller)
 }
 
 fn unknown(request: &Request) -> Reply {
@@ -81,10 +92,11 @@ fn initialize(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply 
     let object_of = |key: &str| request.param(key).filter(crate::mcp::Raw::is_object);
     let handshake =
         Handshake { client_info: object_of("clientInfo"), capabilities: object_of("capabilities") };
+    let tasks = version.has_tasks_by_caller().then_some(TaskMode::ByCaller);
     let instructions = endpoint.gateway.instructions(&caller.principal);
     let result = object(&[
         ("protocolVersion", Some(quoted(version.as_str()))),
-        ("capabilities", Some(endpoint.gateway.capabilities(&caller.principal).bytes().clone())),
+        ("capabilities", Some(endpoint.gateway.capabilities(&caller.principal, tasks).bytes().clone())),
         ("serverInfo", Some(endpoint.identity.at(version))),
         ("instructions", instructions.as_deref().map(quoted)),
     ]);
@@ -148,7 +160,9 @@ fn call(
 ) -> Step {
     let level = session.and_then(|session| session.level());
     let handshake = session.map(|session| &session.handshake);
-    let hop = from_legacy::hop(&request, handshake, level.map(Level::raw), asking);
+    let mut hop = from_legacy::hop(&request, handshake, level.map(Level::raw), asking);
+    let is_told = session.is_none_or(|session| session.version.has_tasks_by_caller());
+    hop.tasks = hop.tasks.filter(|_| is_told);
     let logs = level.map_or(Logs::All, Logs::From);
     endpoint.prepare(
         caller,

@@ -17,7 +17,10 @@ use super::media::{Accepts, single};
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
 use crate::exchange::Hop;
 use crate::gateway::{CacheScope, GatewayError};
-use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Raw, Request, Routing, key};
+use crate::mcp::{
+    Code, Era, ListKind, Message, Method, ProtocolVersion, Raw, Request, Routing, TaskMode, extension, key,
+    task,
+};
 use crate::telemetry::StreamKind;
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers;
@@ -48,22 +51,51 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
     let method = Some(Method::of(&request.method)).filter(|method| endpoint.gateway.serves(*method));
     match method.map(|method| (method, method.routing())) {
         Some((Method::Discover, _)) => Step::Done(discover(endpoint, caller, &request)),
+        Some((Method::Listen, _)) if hop.tasks.is_none() && asks_for_tasks(&request) => {
+            Step::Done(Reply::error(Era::Modern, &request.id, &missing_tasks()))
+        }
         Some((Method::Listen, _)) => listen(endpoint, caller, headers, request),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
+        Some((method, Routing::Task)) if has_tasks(endpoint, method) => match hop.tasks {
+            Some(_) => call(endpoint, caller, (method, request, hop)),
+            None => Step::Done(Reply::error(Era::Modern, &request.id, &missing_tasks())),
+        },
         Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference | Routing::Extension)) => {
             if let Err(refusal) = check_mirrored(endpoint, caller, headers, (method, &request)) {
                 return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &refusal));
             }
-            let logs = hop.log_level.as_ref().and_then(Level::read).map_or(Logs::Off, Logs::From);
-            let asking = Asking::Impossible;
-            let terms = Terms { era: Era::Modern, method, hop, logs, session: None, asking };
-            endpoint.prepare(caller, request, terms)
+            call(endpoint, caller, (method, request, hop))
         }
-        Some((_, Routing::Local)) | None => {
+        Some((_, Routing::Local | Routing::Task)) | None => {
             let error = ErrorBody::new(Code::MethodNotFound, format!("Method not found: {}", request.method));
             Step::Done(Reply::error(Era::Modern, &request.id, &error))
         }
     }
+}
+
+fn call(endpoint: &Endpoint, caller: &Caller, (method, request, hop): (Method, Request, Hop)) -> Step {
+    let logs = hop.log_level.as_ref().and_then(Level::read).map_or(Logs::Off, Logs::From);
+    let asking = Asking::Impossible;
+    let terms = Terms { era: Era::Modern, method, hop, logs, session: None, asking };
+    endpoint.prepare(caller, request, terms)
+}
+
+/// Whether there are tasks, and this can be asked of them.
+fn has_tasks(endpoint: &Endpoint, method: Method) -> bool {
+    method.has_tasks(TaskMode::ByServer) && endpoint.gateway.has_tasks(TaskMode::ByServer)
+}
+
+/// Whether a subscription is to tell of tasks.
+fn asks_for_tasks(request: &Request) -> bool {
+    let filter = request.param("notifications");
+    filter.is_some_and(|filter| filter.object().get(filter.bytes(), "taskIds").is_some())
+}
+
+/// The refusal of a client that uses tasks without declaring that it knows them.
+fn missing_tasks() -> ErrorBody {
+    let text = format!("Missing required client capability: {}", extension::TASKS);
+    ErrorBody::new(Code::MissingCapability, text)
+        .with_data(json!({"requiredCapabilities": {"extensions": {extension::TASKS: {}}}}))
 }
 
 /// Checks what each request must carry, and that headers and body agree.
@@ -99,16 +131,19 @@ fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
     if let Some(name) = named(request) {
         agree(headers, headers::NAME, &name, Encoding::Marked)?;
     }
+    let tasks = extension::declares(&capabilities, extension::TASKS).then_some(TaskMode::ByServer);
     let (capabilities, progress_token) = (Some(capabilities), request.meta(key::PROGRESS_TOKEN));
-    Ok(Hop { client_info, capabilities, log_level, progress_token, refused_inputs: Vec::new() })
+    Ok(Hop { client_info, capabilities, log_level, progress_token, tasks, refused_inputs: Vec::new() })
 }
 
 /// What `Mcp-Name` has to say.
 fn named(request: &Request) -> Option<String> {
-    match Method::known(&request.method)?.routing() {
+    let method = Method::known(&request.method)?;
+    match method.routing() {
         Routing::Name(_) => request.param_string("name"),
         Routing::Uri => request.param_string("uri"),
-        Routing::Reference | Routing::List(_) | Routing::Local | Routing::Extension => None,
+        Routing::Task if method.has_tasks(TaskMode::ByServer) => request.param_string(task::TASK_ID),
+        Routing::Task | Routing::Reference | Routing::List(_) | Routing::Local | Routing::Extension => None,
     }
 }
 
@@ -181,7 +216,10 @@ fn discover(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply {
     let result = object(&[
         ("resultType", Some(quoted("complete"))),
         ("supportedVersions", Some(Raw::from_value(&supported()).bytes().clone())),
-        ("capabilities", Some(endpoint.gateway.capabilities(&caller.principal).bytes().clone())),
+        (
+            "capabilities",
+            Some(endpoint.gateway.capabilities(&caller.principal, Some(TaskMode::ByServer)).bytes().clone()),
+        ),
         ("instructions", instructions.as_deref().map(quoted)),
         ("ttlMs", Some(milliseconds(DISCOVERY_TTL))),
         ("cacheScope", Some(quoted("private"))),

@@ -111,6 +111,20 @@ pub(super) fn unknown(kind: ListKind, name: &str) -> GatewayError {
     }
 }
 
+/// The refusal of a task that this caller does not have.
+pub(super) fn unknown_task(id: &str) -> GatewayError {
+    GatewayError::new(GatewayErrorKind::Unknown, format!("Unknown task: {id}"))
+}
+
+/// The refusal of a task whose tool this caller may not call.
+pub(super) fn denied_task(id: &str, reveal: Reveal) -> GatewayError {
+    let hidden = GatewayError { kind: GatewayErrorKind::Denied, ..unknown_task(id) };
+    match reveal {
+        Reveal::Denied => GatewayError { text: "Denied by policy: the tool of this task".into(), ..hidden },
+        Reveal::Nothing => hidden,
+    }
+}
+
 /// The refusal of a method that nobody has.
 pub(super) fn unknown_method(method: &str) -> GatewayError {
     GatewayError::new(GatewayErrorKind::MethodNotFound, format!("Method not found: {method}"))

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use super::access::{self, Grant, Reveal};
 use super::error::{GatewayError, GatewayErrorKind};
 use super::limits::Permit;
+use super::tasks::{self, Relay, Used};
 use super::{Current, Gateway, Health};
 use crate::catalog::{admits_uri, split_tag};
-use crate::exchange::{Call, Principal};
+use crate::exchange::{Call, EventSink, Principal};
+use crate::mcp::task::TASK_ID;
 use crate::mcp::{ListKind, Routing};
 
 /// A call that passed every check. Only this module makes one, so no path to an upstream skips them.
@@ -16,6 +18,7 @@ use crate::mcp::{ListKind, Routing};
 pub struct AdmittedCall {
     call: Call,
     target: Target,
+    tasks: Used,
     deadline: Instant,
     budget: Duration,
     _permit: Permit,
@@ -43,6 +46,20 @@ impl AdmittedCall {
         &self.target
     }
 
+    /// What it has to do with tasks.
+    pub(super) fn tasks(&self) -> &Used {
+        &self.tasks
+    }
+
+    /// Stands between the upstream and the client with what comes before the end, where that may name a task.
+    pub(super) fn relay(&mut self) -> Option<Relay> {
+        if !self.tasks.has_events() {
+            return None;
+        }
+        let (sink, from) = EventSink::new();
+        Some(Relay { from, to: std::mem::replace(&mut self.call.events, sink) })
+    }
+
     /// Takes it apart: the call, where it goes, and what holds its place within the limits until it is dropped.
     #[must_use]
     pub fn into_parts(self) -> (Call, Target, impl Send + Sync + 'static) {
@@ -67,7 +84,8 @@ impl AdmittedCall {
     /// A call past every check, for tests of what lies behind them.
     pub(crate) fn for_test(call: Call, target: Target, deadline: Instant) -> Self {
         let budget = deadline.saturating_duration_since(Instant::now());
-        Self { call, target, deadline, budget, _permit: Permit::default() }
+        let tasks = Used::of(&call, &target, None);
+        Self { call, target, tasks, deadline, budget, _permit: Permit::default() }
     }
 
     /// The same call with another deadline.
@@ -96,6 +114,8 @@ enum Subject {
     Reference(String),
     /// Nothing but a method, of an extension.
     Method(String),
+    /// A task, by the id that its client has.
+    Task(String),
 }
 
 /// Runs every check on a call. `findings` is filled in as far as the checks came.
@@ -104,12 +124,12 @@ enum Subject {
 /// The first check that says no.
 pub(super) fn admit(
     gateway: &Gateway,
-    call: Call,
+    mut call: Call,
     findings: &mut Findings,
 ) -> Result<AdmittedCall, GatewayError> {
     let subject = subject(&call)?;
     let current = gateway.current.load();
-    let grant = grant(gateway, &current, &call.principal, &subject, findings)?;
+    let grant = grant(gateway, &current, &call, &subject, findings)?;
     findings.upstream = Some(grant.target.upstream);
     let permit =
         gateway.guards.admit(call.principal.client, grant.target.upstream).map_err(|(scope, error)| {
@@ -117,7 +137,15 @@ pub(super) fn admit(
         })?;
     let timeout = gateway.config.upstreams.get(grant.target.upstream).map(|upstream| upstream.timeout);
     let budget = timeout.unwrap_or_default();
+    let exposed = match subject {
+        Subject::Task(id) => Some(id),
+        Subject::Name(..) | Subject::Uri(_) | Subject::Reference(_) | Subject::Method(_) => None,
+    };
+    if let Some(id) = &exposed {
+        call.request = tasks::inward(&call.request, id, &grant.target.native).unwrap_or(call.request);
+    }
     Ok(AdmittedCall {
+        tasks: Used::of(&call, &grant.target, exposed),
         call,
         target: grant.target,
         deadline: Instant::now() + budget,
@@ -140,6 +168,10 @@ fn subject(call: &Call) -> Result<Subject, GatewayError> {
             uri.map(Subject::Uri).ok_or_else(|| invalid("`params.uri` must be a string"))
         }
         Routing::Reference => reference(call),
+        Routing::Task => {
+            let id = call.request.param_string(TASK_ID);
+            id.map(Subject::Task).ok_or_else(|| invalid("`params.taskId` must be a string"))
+        }
         Routing::Extension => Ok(Subject::Method(call.request.method.to_string())),
         Routing::Local | Routing::List(_) => {
             Err(GatewayError::new(GatewayErrorKind::Internal, "the method goes to no upstream"))
@@ -167,10 +199,11 @@ fn reference(call: &Call) -> Result<Subject, GatewayError> {
 fn grant(
     gateway: &Gateway,
     current: &Current,
-    principal: &Principal,
+    call: &Call,
     subject: &Subject,
     findings: &mut Findings,
 ) -> Result<Grant, GatewayError> {
+    let principal = &call.principal;
     let reveal = if gateway.config.reveal_denied { Reveal::Denied } else { Reveal::Nothing };
     let known = (&current.snapshot, &*gateway.config);
     let granted = match subject {
@@ -184,6 +217,10 @@ fn grant(
         Subject::Uri(uri) => access::grant_uri(known, principal, uri, reveal),
         Subject::Reference(uri) => access::grant_reference(known, principal, uri, reveal),
         Subject::Method(method) => gateway.extended(current, principal, method).map(Grant::whole),
+        Subject::Task(id) => gateway.task(current, call, id, reveal).map(|(grant, tool)| {
+            findings.tool = Some(tool);
+            grant
+        }),
     };
     let refusal = match granted {
         Ok(grant) => return Ok(grant),
@@ -217,7 +254,7 @@ fn absent_owner(
                 let native = gateway.names.get(index)?.under_prefix(name)?;
                 client.filter(*kind).admits(name) && config.filter(*kind).admits(native)
             }
-            Subject::Method(_) => return None,
+            Subject::Method(_) | Subject::Task(_) => return None,
             Subject::Uri(uri) | Subject::Reference(uri) => {
                 let (native, _) = split_tag(uri).filter(|(_, label)| *label == &*config.name)?;
                 let kind = ListKind::Resources;

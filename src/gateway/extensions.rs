@@ -9,7 +9,7 @@ use super::{Current, Gateway};
 use crate::config::Filter;
 use crate::exchange::Principal;
 use crate::mcp::extension::{self, Extension};
-use crate::mcp::{ListKind, Raw, merge_capabilities};
+use crate::mcp::{ListKind, Raw, TaskMode, merge_capabilities, task};
 
 /// An extension of one upstream.
 struct Offered {
@@ -20,16 +20,27 @@ struct Offered {
 }
 
 impl Gateway {
-    /// What the gateway can do for `principal`: `ServerCapabilities`.
+    /// What the gateway can do for `principal`, which knows tasks of this kind: `ServerCapabilities`.
     #[must_use]
-    pub fn capabilities(&self, principal: &Principal) -> Raw {
+    pub fn capabilities(&self, principal: &Principal, tasks: Option<TaskMode>) -> Raw {
         let current = self.current.load();
+        let has_tasks = |upstream: usize, mode: TaskMode| {
+            tasks == Some(mode) && current.offers.get(upstream).is_some_and(|offer| offer.tasks == tasks)
+        };
+        let is_carried = |offered: &Offered| {
+            let is_tasks = &*offered.extension.id == extension::TASKS;
+            !is_tasks || has_tasks(offered.upstream, TaskMode::ByServer)
+        };
         let offered = self.extensions(&current, principal).into_iter();
-        let offered =
-            offered.filter(|offered| offered.is_admitted && !is_carried_elsewhere(&offered.extension));
+        let offered = offered.filter(|offered| offered.is_admitted && is_carried(offered));
         let extensions = extension::merge(offered.map(|offered| offered.extension));
+        let with_tasks = self.config.upstreams.iter().zip(&current.offers).filter(|(upstream, _)| {
+            has_tasks(upstream.index, TaskMode::ByCaller) && self.sees(&current, principal, upstream.index)
+        });
+        let with_tasks = with_tasks.filter_map(|(_, offer)| offer.capabilities.as_ref());
+        let more = [("tasks", task::merge(with_tasks)), ("extensions", extensions)];
         let declared = current.offers.iter().filter_map(|offer| offer.capabilities.as_ref());
-        merge_capabilities(declared, extensions.as_ref())
+        merge_capabilities(declared, &more)
     }
 
     /// Whether `principal` sees an entry of any list of the upstream at this place.
@@ -107,11 +118,6 @@ impl Gateway {
             _ => Err(unknown_method(method)),
         }
     }
-}
-
-/// Whether an extension is none that Waypost can carry.
-fn is_carried_elsewhere(extension: &Extension) -> bool {
-    &*extension.id == extension::TASKS
 }
 
 /// What one layer of rules says of an extension: its own rule, or else that what it restricts otherwise it

@@ -10,7 +10,7 @@ use super::admit::AdmittedCall;
 use super::error::GatewayError;
 use crate::catalog::Listed;
 use crate::exchange::Outcome;
-use crate::mcp::{PerKind, Raw};
+use crate::mcp::{PerKind, Raw, TaskMode};
 
 /// One MCP server that the gateway connects to.
 pub trait Upstream: Send + Sync + 'static {
@@ -39,6 +39,8 @@ pub struct Offer {
     pub lists: PerKind<List>,
     /// Its `ServerCapabilities`, once it was connected.
     pub capabilities: Option<Raw>,
+    /// The kind of tasks that it has.
+    pub tasks: Option<TaskMode>,
     /// Its `Implementation`.
     pub server_info: Option<Raw>,
     /// Its instructions to the model.
@@ -68,6 +70,7 @@ impl Default for Offer {
             health: Health::Connecting,
             lists: PerKind::default(),
             capabilities: None,
+            tasks: None,
             server_info: None,
             instructions: None,
             protocol_version: None,

@@ -9,12 +9,12 @@ use super::object::Raw;
 /// What Waypost can route besides tools, which it always promises.
 const ROUTABLE: [&str; 4] = ["completions", "logging", "prompts", "resources"];
 
-/// The capabilities that Waypost can route, out of those that its upstreams declare; `extensions` is what it
-/// promises of those.
+/// The capabilities that Waypost can route, out of those that its upstreams declare, and `more` that it promises
+/// by name.
 ///
 /// A capability is promised as soon as one upstream has it, and only with what Waypost itself does about it.
 #[must_use]
-pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>, extensions: Option<&Raw>) -> Raw {
+pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>, more: &[(&str, Option<Raw>)]) -> Raw {
     let mut merged = Map::new();
     // Upstreams come and go, so the list may change even where none of them says that its own does.
     merged.insert("tools".to_owned(), json!({"listChanged": true}));
@@ -27,9 +27,10 @@ pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>, extensio
     }
     let merged = Raw::from_value(&Value::Object(merged));
     let mut draft = Draft::new(merged.bytes().clone());
-    // Settings keep their text: no value is read and written again.
-    let extensions = extensions.map(|raw| ("extensions", Some(raw.bytes().clone())));
-    draft.edit_object(&merged.object(), extensions.as_slice());
+    // Settings of extensions keep their text: no value is read and written again.
+    let text = |raw: &Option<Raw>| raw.as_ref().map(|raw| raw.bytes().clone());
+    let more: Vec<_> = more.iter().map(|(name, raw)| (*name, text(raw))).collect();
+    draft.edit_object(&merged.object(), &more);
     Raw::trusted(draft.finish())
 }
 
@@ -55,9 +56,9 @@ mod tests {
         ];
         let extensions = raw(r#"{"a/b":{"n":1e2}}"#);
         assert_eq!(
-            merge_capabilities(upstreams.iter(), Some(&extensions)).text(),
+            merge_capabilities(upstreams.iter(), &[("tasks", None), ("extensions", Some(extensions))]).text(),
             r#"{"prompts":{"listChanged":true},"resources":{"listChanged":true},"tools":{"listChanged":true},"extensions":{"a/b":{"n":1e2}}}"#
         );
-        assert_eq!(merge_capabilities([].into_iter(), None).text(), r#"{"tools":{"listChanged":true}}"#);
+        assert_eq!(merge_capabilities([].into_iter(), &[]).text(), r#"{"tools":{"listChanged":true}}"#);
     }
 }

@@ -17,6 +17,8 @@ pub enum Code {
     Internal,
     /// Headers and body disagree. Modern revisions only.
     HeaderMismatch,
+    /// The client did not declare what the request needs. Modern revisions only.
+    MissingCapability,
     /// The revision asked for is unknown. Modern revisions only.
     UnsupportedVersion,
     /// A limit is reached. Ours; reads like HTTP's.
@@ -42,6 +44,7 @@ pub fn code_of(code: Code) -> i64 {
         Code::ResourceNotFound => -32002,
         Code::Internal => -32603,
         Code::HeaderMismatch => -32020,
+        Code::MissingCapability => -32021,
         Code::UnsupportedVersion => -32022,
         Code::RateLimited => 429,
         Code::BadUpstream => 502,

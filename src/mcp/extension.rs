@@ -67,6 +67,13 @@ pub fn declared(capabilities: &Raw) -> Vec<Extension> {
     each.take(MOST).collect()
 }
 
+/// Whether capabilities declare an extension.
+#[must_use]
+pub fn declares(capabilities: &Raw, id: &str) -> bool {
+    let all = capabilities.object().raw(capabilities.bytes(), "extensions");
+    all.and_then(|all| all.object().raw(all.bytes(), id)).is_some_and(|settings| settings.is_object())
+}
+
 /// Whether Waypost knows what an extension does, so that its own rules judge every use of it.
 #[must_use]
 pub fn is_known(id: &str) -> bool {

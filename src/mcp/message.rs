@@ -114,7 +114,25 @@ impl Request {
     }
 }
 
+impl Request {
+    /// This request with the edits of a draft of it, which leave its id and method as they are; `None` if that
+    /// is no request.
+    #[must_use]
+    pub fn edited(&self, draft: Draft) -> Option<Self> {
+        let (text, envelope, params) = edited(draft)?;
+        Some(Self { text, envelope, params, id: self.id.clone(), method: self.method.clone() })
+    }
+}
+
 impl Notification {
+    /// This notification with the edits of a draft of it, which leave its method as it is; `None` if that is
+    /// no notification.
+    #[must_use]
+    pub fn edited(&self, draft: Draft) -> Option<Self> {
+        let (text, envelope, params) = edited(draft)?;
+        Some(Self { text, envelope, params, method: self.method.clone() })
+    }
+
     /// A member of `params`.
     #[must_use]
     pub fn param(&self, key: &str) -> Option<Raw> {
@@ -189,6 +207,14 @@ impl Response {
         edit_with_meta(&mut draft, view, members, meta);
         draft
     }
+}
+
+/// A text with its edits, the envelope in it, and its `params`.
+fn edited(draft: Draft) -> Option<(Bytes, ObjectView, ObjectView)> {
+    let text = draft.finish();
+    let envelope = ObjectView::read(std::str::from_utf8(&text).ok()?, Look::Envelope).ok()?;
+    let params = envelope.inner(&text, "params").cloned().unwrap_or_default();
+    Some((text, envelope, params))
 }
 
 fn edit_params(

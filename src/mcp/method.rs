@@ -17,6 +17,8 @@ pub enum Routing {
     Reference,
     /// Goes to the upstream that has the extension.
     Extension,
+    /// Goes to the upstream that has the task `params.taskId`.
+    Task,
 }
 
 macro_rules! methods {
@@ -61,7 +63,7 @@ macro_rules! methods {
                     (Routing::List(kind) | Routing::Name(kind), _) => Some(kind.capability()),
                     (Routing::Uri, _) => Some(ListKind::Resources.capability()),
                     (Routing::Reference, _) => Some("completions"),
-                    (Routing::Local | Routing::Extension, _) => None,
+                    (Routing::Local | Routing::Extension | Routing::Task, _) => None,
                 }
             }
 
@@ -88,4 +90,8 @@ methods! {
     TemplatesList "resources/templates/list" Routing::List(ListKind::Templates);
     ResourcesRead "resources/read" Routing::Uri;
     Complete "completion/complete" Routing::Reference;
+    TasksGet "tasks/get" Routing::Task;
+    TasksResult "tasks/result" Routing::Task;
+    TasksUpdate "tasks/update" Routing::Task;
+    TasksCancel "tasks/cancel" Routing::Task;
 }

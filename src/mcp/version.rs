@@ -78,6 +78,12 @@ impl ProtocolVersion {
         self >= Self::V2025_11_25
     }
 
+    /// Whether a caller may ask for a task. Only 2025-11-25 has that.
+    #[must_use]
+    pub fn has_tasks_by_caller(self) -> bool {
+        self == Self::V2025_11_25
+    }
+
     /// Whether `text` has the form of a revision, known or not (`YYYY-MM-DD`).
     #[must_use]
     pub fn is_well_formed(text: &str) -> bool {

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use crate::exchange::Hop;
-use crate::mcp::{Draft, ObjectView, Raw, Request, key};
+use crate::mcp::{Draft, ObjectView, Raw, Request, TaskMode, extension, key};
 
 /// Capabilities that a request of the model does not have, or not in this form.
 const LEGACY_ONLY: [&str; 1] = ["tasks"];
@@ -41,6 +41,7 @@ pub fn hop(request: &Request, handshake: Option<&Handshake>, log_level: Option<R
         capabilities: Some(capabilities(handshake, asking)),
         log_level,
         progress_token: request.meta(key::PROGRESS_TOKEN),
+        tasks: Some(TaskMode::ByCaller),
         refused_inputs: Vec::new(),
     }
 }
@@ -57,7 +58,7 @@ fn nothing() -> Raw {
 }
 
 /// The capabilities of a legacy client, as far as they can be used. Its list of roots may change, but nobody
-/// would hear of that.
+/// would hear of that; tasks are not the same thing in the extension that has their name.
 fn bridged(capabilities: &Raw, asking: Asking) -> Raw {
     if !capabilities.is_object() {
         return nothing();
@@ -72,8 +73,20 @@ fn bridged(capabilities: &Raw, asking: Asking) -> Raw {
         }
         Asking::Possible => {}
     }
+    if extension::declares(capabilities, extension::TASKS) {
+        changes.push(("extensions", extensions_without_tasks(capabilities, &view)));
+    }
     draft.edit_object(&view, &changes);
     Raw::trusted(draft.finish())
+}
+
+/// `extensions` without that of tasks; nothing where it holds no other.
+fn extensions_without_tasks(capabilities: &Raw, view: &ObjectView) -> Option<Bytes> {
+    let all = view.raw(capabilities.bytes(), "extensions")?;
+    let others = all.object();
+    let mut draft = Draft::new(all.bytes().clone());
+    draft.edit_object(&others, &[(extension::TASKS, None)]);
+    (others.members.len() > 1).then(|| draft.finish())
 }
 
 #[cfg(test)]

@@ -3,10 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::mcp::{Body, Code, Era, Id, ProtocolVersion, Raw, Response, code_of, key};
-
-/// The code with which a modern server misses a capability of its client.
-const MISSING_CAPABILITY: i64 = -32021;
+use crate::mcp::{Body, Code, Era, Id, ProtocolVersion, Raw, Response, TaskMode, code_of, extension, key};
 
 /// What a server said about itself when it was first spoken to.
 #[derive(Clone, Debug)]
@@ -32,6 +29,22 @@ impl Hello {
     #[must_use]
     pub fn has(&self, capability: &str) -> bool {
         self.capability(capability).is_some_and(|raw| raw.bytes().as_ref() != b"null")
+    }
+
+    /// The kind of tasks that the server has for tools.
+    #[must_use]
+    pub fn tasks(&self) -> Option<TaskMode> {
+        let capabilities = self.capabilities.as_ref()?;
+        match self.version.era() {
+            Era::Modern => extension::declares(capabilities, extension::TASKS).then_some(TaskMode::ByServer),
+            Era::Legacy => {
+                let mut found = self.capability("tasks")?;
+                for key in ["requests", "tools", "call"] {
+                    found = found.object().raw(found.bytes(), key)?;
+                }
+                found.is_object().then_some(TaskMode::ByCaller)
+            }
+        }
     }
 
     /// What the server declares under a capability.
@@ -129,7 +142,7 @@ pub fn write_initialized() -> Bytes {
 /// Whether this is an error that only modern servers give.
 #[must_use]
 pub fn is_modern_error(response: &Response) -> bool {
-    let modern = [code_of(Code::HeaderMismatch), code_of(Code::UnsupportedVersion), MISSING_CAPABILITY];
+    let modern = [Code::HeaderMismatch, Code::UnsupportedVersion, Code::MissingCapability].map(code_of);
     response.error_code().is_some_and(|code| modern.contains(&code))
 }
 

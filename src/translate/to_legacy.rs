@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::input::{INPUT_RESPONSES, REQUEST_STATE};
 use crate::exchange::{Answer, Outcome, ResultForm};
-use crate::mcp::{Body, Draft, HOP_KEYS, Id, Method, Raw, Request, Response, Routing, key};
+use crate::mcp::{Body, Draft, HOP_KEYS, Id, Method, Raw, Request, Response, Routing, TaskMode, key, task};
 
 /// How a request is addressed on the next hop.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,8 @@ pub struct Onward<'a> {
     pub native: &'a str,
     /// The progress token that the hop uses, if the caller wants progress.
     pub progress_token: Option<&'a Raw>,
+    /// The kind of tasks that the caller knows.
+    pub tasks: Option<TaskMode>,
 }
 
 impl Onward<'_> {
@@ -26,6 +28,7 @@ impl Onward<'_> {
         match Method::known(&request.method).map(Method::routing) {
             Some(Routing::Name(_)) if differs("name") => vec![("name", Some(native()))],
             Some(Routing::Uri) if differs("uri") => vec![("uri", Some(native()))],
+            Some(Routing::Task) => vec![(task::TASK_ID, Some(native()))],
             Some(Routing::Reference) => {
                 self.reference(request).map(|changed| ("ref", Some(changed))).into_iter().collect()
             }
@@ -60,14 +63,18 @@ impl Onward<'_> {
     }
 }
 
-/// Writes a request for a legacy server: the reserved keys of the hop and what makes it a retry go, `_meta` with them where nothing
-/// else is in it; all else stays as it came.
+/// Writes a request for a legacy server: the reserved keys of the hop and what makes it a retry go, `_meta` with
+/// them where nothing else is in it, and so does a wish for a task of a caller that could not use one; all else
+/// stays as it came.
 #[must_use]
 pub fn write_request(request: &Request, onward: Onward<'_>) -> Bytes {
     let mut meta = onward.meta();
     meta.extend(HOP_KEYS.map(|name| (name, None)));
     let mut params = onward.params(request);
     params.extend([INPUT_RESPONSES, REQUEST_STATE].map(|name| (name, None)));
+    if onward.tasks != Some(TaskMode::ByCaller) && Method::known(&request.method) == Some(Method::ToolsCall) {
+        params.push((task::TASK, None));
+    }
     request.draft(onward.id, &params, &meta).finish()
 }
 
@@ -89,7 +96,7 @@ mod tests {
         let Message::Request(request) = parse(Bytes::from(text.to_owned())).unwrap() else { panic!() };
         let token = token.map(|token| Raw::trusted(Bytes::from(token.to_owned())));
         let id = Id::from(9);
-        let onward = Onward { id: &id, native, progress_token: token.as_ref() };
+        let onward = Onward { id: &id, native, progress_token: token.as_ref(), tasks: None };
         String::from_utf8(write_request(&request, onward).to_vec()).unwrap()
     }
 

@@ -161,7 +161,8 @@ impl Legacy {
         let wants_progress = call.hop.progress_token.is_some();
         let write = |id: &Id| {
             let token = wants_progress.then(|| Raw::trusted(id.bytes().clone()));
-            to_legacy::write_request(&call.request, Onward { id, native, progress_token: token.as_ref() })
+            let (progress_token, tasks) = (token.as_ref(), call.hop.tasks);
+            to_legacy::write_request(&call.request, Onward { id, native, progress_token, tasks })
         };
         let listener = Listener { questions, ..Listener::of(call, Logs::Unknown) };
         let farewell = Farewell::Cancelled(call.cancel.clone());

@@ -83,6 +83,8 @@ impl Listener {
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed"
             | "notifications/resources/updated"
+            | "notifications/tasks"
+            | "notifications/tasks/status"
             | "notifications/cancelled" => Concern::Connection(notification),
             _ => Concern::Call(Event { kind: EventKind::Other, notification }),
         }

@@ -95,8 +95,9 @@ impl Modern {
         let id = self.wire.mint();
         let own = Id::from(id);
         let token = call.hop.progress_token.as_ref().map(|_| Raw::trusted(own.bytes().clone()));
-        let onward = Onward { id: &own, native, progress_token: token.as_ref() };
-        let name = matches!(call.method.routing(), Routing::Name(_) | Routing::Uri).then_some(native);
+        let onward = Onward { id: &own, native, progress_token: token.as_ref(), tasks: call.hop.tasks };
+        let name = matches!(call.method.routing(), Routing::Name(_) | Routing::Uri | Routing::Task)
+            .then_some(native);
         let mut headers = headers(self.hello.version, &call.request.method, name);
         let mirrors = self.mirrors.load();
         if let Some(mirror) = mirrors.get(native).filter(|_| call.method == Method::ToolsCall) {

@@ -16,7 +16,7 @@ use super::modern::{self, Modern};
 use super::tenancy::Tenancy;
 use super::transport::child::Family;
 use super::transport::http::{Endpoint, Surroundings};
-use super::transport::stdio::{self as pipe, Pipe};
+use super::transport::stdio::{self, Pipe};
 use super::transport::{Reply, Transport};
 use super::unsolicited::Unsolicited;
 use super::wire::Wire;
@@ -89,15 +89,18 @@ impl Dialer {
         let unsolicited =
             Arc::new(Unsolicited::new(Arc::clone(&self.config.name), Arc::clone(&self.metrics)));
         let transport = match &self.config.transport {
-            config::Transport::Stdio(stdio) => {
+            config::Transport::Stdio(command) => {
                 let family =
                     Family { upstream: &self.config.name, metrics: &self.metrics, tasks: &self.tasks };
-                let surroundings = pipe::Surroundings {
-                    unsolicited: Arc::clone(&unsolicited),
-                    attribution: tenancy.attribution,
-                    message_limit: self.message_limit,
+                let bounds = stdio::Bounds {
+                    message: self.message_limit,
+                    stream_idle: self.config.resilience.stream_idle,
+                    write_stall: self.config.timeout,
                 };
-                let pipe = Pipe::open(stdio, &family, surroundings)?;
+                let unsolicited = Arc::clone(&unsolicited);
+                let attribution = tenancy.attribution;
+                let surroundings = stdio::Surroundings { unsolicited, attribution, bounds };
+                let pipe = Pipe::open(command, &family, surroundings)?;
                 Transport::Stdio(pipe)
             }
             config::Transport::Http(http) => {
@@ -105,6 +108,7 @@ impl Dialer {
                     unsolicited: Arc::clone(&unsolicited),
                     tasks: &self.tasks,
                     message_limit: self.message_limit,
+                    stream_idle: self.config.resilience.stream_idle,
                     connect_timeout: self.config.connect_timeout,
                 };
                 let beside = self.endpoint().clone().filter(|_| tenancy.is_own);

@@ -250,6 +250,7 @@ impl Supervisor {
                     *offer.lists.kind_mut(kind) = list;
                 }
             }
+            offer.tasks = hello.tasks();
             offer.capabilities = hello.capabilities.clone().or_else(|| Some(shown(&offer.lists)));
         });
         failed

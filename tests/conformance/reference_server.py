@@ -17,6 +17,7 @@ from typing import Any
 
 import anyio
 import mcp_types as types
+import reference_tasks
 import uvicorn
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -599,6 +600,7 @@ def build() -> Server[Any]:
         on_completion=complete,
         on_set_logging_level=accept,
     )
+    reference_tasks.register(server, tool, lambda **properties: {"type": "object", "properties": properties})
     server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=server.name))
     return server
 

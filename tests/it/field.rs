@@ -2,6 +2,7 @@
 //! case; most have inputs of their own beside the one that the case gives.
 
 mod aggregation;
+mod apps;
 mod asks;
 mod auth;
 mod calls;
@@ -20,4 +21,5 @@ mod schemas;
 mod sessions;
 mod stdio;
 mod streams;
+mod tasks;
 mod version;

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{access, transport};
+use super::{access, resilience, transport};
 use crate::config::effective::{self, Block, Origin};
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
 use crate::config::tree::{Name, Node, Span};
-use crate::config::{CallLimits, Filter, Isolation, Naming, Sharing, Transport, UpstreamConfig};
+use crate::config::{CallLimits, Filter, Isolation, Naming, Resilience, Sharing, Transport, UpstreamConfig};
 use crate::mcp::Era;
 
 /// The upstreams of a file.
@@ -106,6 +106,7 @@ struct Behaviour {
     grace: Duration,
     refresh: Duration,
     sharing: Sharing,
+    resilience: Resilience,
     limits: CallLimits,
 }
 
@@ -127,6 +128,7 @@ fn behaviour(section: &mut Section<'_>, transport: Option<&Transport>) -> Behavi
         grace: section.bounded(&keys::GRACE).unwrap_or_default(),
         refresh: refresh(section),
         sharing: sharing(section, transport),
+        resilience: resilience::resilience(section),
         limits: access::call_limits(section, &keys::UPSTREAM_LIMITS),
     }
 }
@@ -212,6 +214,7 @@ fn upstream(section: &mut Section<'_>, name: &Name, naming: &Naming, upstreams: 
         grace: behaviour.grace,
         refresh: behaviour.refresh,
         sharing: behaviour.sharing,
+        resilience: behaviour.resilience,
         limits: behaviour.limits,
     }));
 }

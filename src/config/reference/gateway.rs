@@ -335,7 +335,7 @@ pub(crate) static KEEP_ALIVE: Key<Bounded<Duration>> = Key {
 
 pub(crate) static SESSION_KEY: Key<Secret> = Key {
     name: "key",
-    about: "Seals session ids, so that every replica with the same key knows them, also after a restart. Without \
+    about: "Seals session ids and ids of tasks, so that every replica with the same key knows them, also after a restart. Without \
             it each start makes its own. A text (with `${…}`), `{env: NAME}` or `{file: PATH}`.",
     form: Secret(Free { written: "secret", default: "random", bounds: "16 characters or more" }),
 };

@@ -1,0 +1,335 @@
+//! The ids of tasks: sealed towards clients, so that each says by itself where its task is, which tool made it
+//! and whose it is, and nobody can use or make up another one.
+//!
+//! Nothing is remembered: a task lives in its upstream, and every use of its id is judged anew.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::access::{self, Grant, Reveal};
+use super::admit::Target;
+use super::error::{GatewayError, GatewayErrorKind};
+use super::{Current, Gateway};
+use crate::config::Config;
+use crate::exchange::{Answer, Call, Event, EventKind, EventSink, Outcome, Principal, ResultForm};
+use crate::mcp::task;
+use crate::mcp::{Body, Draft, ListKind, Method, ObjectView, Raw, Request, Response, Span, TaskMode};
+use crate::seal::{Purpose, Sealer};
+
+/// Longest id of an upstream's own, in bytes: the sealed one is a header of requests.
+const LONGEST: usize = 1024;
+
+/// What a sealed id says. Members may be added: a reader leaves aside what it does not know.
+#[derive(Serialize, Deserialize)]
+struct Sealed<'a> {
+    /// Whose it is.
+    #[serde(rename = "p", borrow)]
+    principal: std::borrow::Cow<'a, str>,
+    /// The name of its upstream.
+    #[serde(rename = "u", borrow)]
+    upstream: std::borrow::Cow<'a, str>,
+    /// The native name of the tool that made it.
+    #[serde(rename = "t", borrow)]
+    tool: std::borrow::Cow<'a, str>,
+    #[serde(rename = "m")]
+    mode: TaskMode,
+    /// The upstream's own id.
+    #[serde(rename = "i", borrow)]
+    native: std::borrow::Cow<'a, str>,
+}
+
+/// The ids of tasks, under one key.
+pub(super) struct TaskIds(Option<Sealer>);
+
+impl TaskIds {
+    /// Under the key of the configuration, or a random one. Without randomness there are no tasks.
+    pub(super) fn new(config: &Config) -> Self {
+        Self(Sealer::new(&config.sessions, Purpose::Task).ok())
+    }
+
+    fn seal(&self, sealed: &Sealed<'_>) -> Option<String> {
+        let content = serde_json::to_vec(sealed).ok()?;
+        self.0.as_ref()?.seal_name(&content).ok()
+    }
+
+    fn open(&self, id: &str) -> Option<Vec<u8>> {
+        Some(self.0.as_ref()?.open(id)?.content)
+    }
+}
+
+/// What a call has to do with tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TaskUse {
+    /// It is about this one.
+    Of {
+        /// The id as its client has it.
+        exposed: Arc<str>,
+        /// The kind of the task.
+        mode: TaskMode,
+    },
+    /// It calls a tool, and may become a task of this kind.
+    Maybe(TaskMode),
+    /// Nothing.
+    None,
+}
+
+impl Gateway {
+    /// Whether an upstream has tasks of this kind.
+    #[must_use]
+    pub fn has_tasks(&self, mode: TaskMode) -> bool {
+        self.current.load().offers.iter().any(|offer| offer.tasks == Some(mode))
+    }
+
+    /// Where a task is, for whoever has its id. The rules of today decide, not those of when it was made.
+    ///
+    /// # Errors
+    /// `Unknown` for what is no id, another principal's, of another kind, or of an upstream that is not there;
+    /// `Denied` if the principal may not call the tool any more. Both have the same words unless
+    /// `reveal_denied`.
+    pub(super) fn task(
+        &self,
+        current: &Current,
+        call: &Call,
+        id: &str,
+        reveal: Reveal,
+    ) -> Result<(Grant, Arc<str>), GatewayError> {
+        let unknown = || access::unknown_task(id);
+        let opened = self.task_ids.open(id).ok_or_else(unknown)?;
+        let sealed: Sealed<'_> = serde_json::from_slice(&opened).map_err(|_| unknown())?;
+        let is_own = sealed.principal == *call.principal.name && call.hop.tasks == Some(sealed.mode);
+        let upstream = self.config.upstreams.iter().find(|upstream| sealed.upstream == *upstream.name);
+        let upstream = upstream.filter(|_| is_own).ok_or_else(unknown)?;
+        let has_tasks = |index: usize| current.offers.get(index)?.tasks;
+        let (Some(names), Some(client), true) = (
+            self.names.get(upstream.index),
+            self.config.clients.get(call.principal.client),
+            has_tasks(upstream.index) == Some(sealed.mode),
+        ) else {
+            return Err(unknown());
+        };
+        let exposed = names.expose(&sealed.tool);
+        let kind = ListKind::Tools;
+        if !upstream.filter(kind).admits(&sealed.tool) || !client.filter(kind).admits(&exposed) {
+            return Err(access::denied_task(id, reveal));
+        }
+        let target = Target { upstream: upstream.index, native: (&*sealed.native).into() };
+        Ok((Grant { target }, exposed.into()))
+    }
+
+    /// The id that a client gets for a task of an upstream; `None` if the upstream's own is too long.
+    fn expose_task(&self, task: &Made<'_>, native: &str) -> Option<String> {
+        let upstream = self.config.upstreams.get(task.upstream)?;
+        let sealed = Sealed {
+            principal: (&*task.principal.name).into(),
+            upstream: (&*upstream.name).into(),
+            tool: task.tool.into(),
+            mode: task.mode,
+            native: native.into(),
+        };
+        (native.len() <= LONGEST).then(|| self.task_ids.seal(&sealed)).flatten()
+    }
+
+    /// The outcome of a call with the ids of tasks that its client uses.
+    ///
+    /// # Errors
+    /// `BadUpstream` for a task that the client cannot be given: it knows none of its kind, or the id is none.
+    pub(super) fn expose_tasks(&self, task: &Used, outcome: Outcome) -> Result<Outcome, GatewayError> {
+        let answer = match &outcome {
+            Outcome::Complete(answer) | Outcome::InputRequired(answer) => answer,
+            Outcome::Error(_) => return Ok(outcome),
+        };
+        let edits = match &task.what {
+            TaskUse::Of { exposed, .. } => task.edits(answer, exposed),
+            TaskUse::Maybe(mode) => match task::created(*mode, &answer.response) {
+                Some(span) => vec![(span.clone(), self.made(task, *mode, &answer.response, &span)?)],
+                None if *mode == TaskMode::ByServer && is_task(answer) => return Err(self.broken(task)),
+                None => Vec::new(),
+            },
+            TaskUse::None if task.method == Method::ToolsCall && is_task(answer) => {
+                return Err(self.broken(task));
+            }
+            TaskUse::None => Vec::new(),
+        };
+        if edits.is_empty() {
+            return Ok(outcome);
+        }
+        let mut draft = Draft::new(answer.response.text.clone());
+        edits.into_iter().for_each(|(span, id)| draft.replace(span, Raw::from_text(&id).bytes().clone()));
+        let response = answer.response.edited(draft).ok_or_else(|| self.broken(task))?;
+        let answer = Answer { response, form: answer.form };
+        Ok(match outcome {
+            Outcome::Complete(_) => Outcome::Complete(answer),
+            Outcome::InputRequired(_) => Outcome::InputRequired(answer),
+            Outcome::Error(_) => Outcome::Error(answer),
+        })
+    }
+
+    fn made(
+        &self,
+        task: &Used,
+        mode: TaskMode,
+        response: &Response,
+        span: &Span,
+    ) -> Result<String, GatewayError> {
+        let made = Made { principal: &task.principal, upstream: task.upstream, tool: &task.native, mode };
+        let native = task::id_at(&response.text, span);
+        native.and_then(|native| self.expose_task(&made, &native)).ok_or_else(|| self.broken(task))
+    }
+
+    fn broken(&self, task: &Used) -> GatewayError {
+        let text = "it made a task that cannot be passed on to this client";
+        let name = self.config.upstreams.get(task.upstream).map(|upstream| &upstream.name);
+        let error = GatewayError::new(GatewayErrorKind::BadUpstream, text);
+        GatewayError { upstream: name.cloned(), ..error }.maybe_executed()
+    }
+}
+
+/// Whether an answer says that it is a task, from where that has a meaning.
+fn is_task(answer: &Answer) -> bool {
+    answer.form == ResultForm::Tagged && task::is_task(&answer.response)
+}
+
+/// Who made a task, and where.
+struct Made<'a> {
+    principal: &'a Principal,
+    upstream: usize,
+    tool: &'a str,
+    mode: TaskMode,
+}
+
+/// What a call has to do with tasks, and what there is to know of it.
+#[derive(Clone, Debug)]
+pub(super) struct Used {
+    pub(super) what: TaskUse,
+    method: Method,
+    principal: Principal,
+    upstream: usize,
+    /// The native id of the task, or name of the tool.
+    native: Arc<str>,
+}
+
+impl Used {
+    /// What a call to `target` has to do with tasks; `exposed` is the id that it names.
+    pub(super) fn of(call: &Call, target: &Target, exposed: Option<String>) -> Self {
+        let what = match (exposed, call.hop.tasks) {
+            (Some(exposed), Some(mode)) => TaskUse::Of { exposed: exposed.into(), mode },
+            (None, Some(TaskMode::ByServer)) if call.method == Method::ToolsCall => {
+                TaskUse::Maybe(TaskMode::ByServer)
+            }
+            (None, Some(TaskMode::ByCaller))
+                if call.method == Method::ToolsCall && call.request.param(task::TASK).is_some() =>
+            {
+                TaskUse::Maybe(TaskMode::ByCaller)
+            }
+            (_, _) => TaskUse::None,
+        };
+        Self {
+            what,
+            method: call.method,
+            principal: call.principal.clone(),
+            upstream: target.upstream,
+            native: Arc::clone(&target.native),
+        }
+    }
+
+    /// Whether what comes before the end may name a task.
+    pub(super) fn has_events(&self) -> bool {
+        matches!(self.what, TaskUse::Maybe(TaskMode::ByCaller) | TaskUse::Of { mode: TaskMode::ByCaller, .. })
+    }
+
+    /// Where an answer about a task has its id, and what is to stand there.
+    fn edits(&self, answer: &Answer, exposed: &str) -> Vec<(Span, String)> {
+        let Body::Result(result) = &answer.response.body else { return Vec::new() };
+        let text = &answer.response.text;
+        let mut spans = task::told(result, text);
+        if let Some(questions) = result.get(text, "inputRequests") {
+            for question in ObjectView::at(text, questions).members {
+                let params = ObjectView::at(text, question.value).get(text, "params");
+                spans.extend(params.into_iter().flat_map(|at| task::told(&ObjectView::at(text, at), text)));
+            }
+        }
+        spans.retain(|span| task::id_at(text, span).is_some_and(|id| *id == *self.native));
+        spans.into_iter().map(|span| (span, exposed.to_owned())).collect()
+    }
+
+    /// An event of the call as its client may hear it; `None` where it is about a task that is not the one of
+    /// this call, or cannot be told to be.
+    pub(super) fn event(&self, gateway: &Gateway, event: Event) -> Option<Event> {
+        let notification = &event.notification;
+        let spans = task::told(&notification.params, &notification.text);
+        let Some(first) = spans.first() else { return Some(event) };
+        let named = task::id_at(&notification.text, first)?;
+        let id = match &self.what {
+            TaskUse::Of { exposed, .. } if *named == *self.native => exposed.to_string(),
+            // Progress carries the token of the call: it is of the task that the call becomes.
+            TaskUse::Maybe(mode) if event.kind == EventKind::Progress => {
+                let made = Made {
+                    principal: &self.principal,
+                    upstream: self.upstream,
+                    tool: &self.native,
+                    mode: *mode,
+                };
+                gateway.expose_task(&made, &named)?
+            }
+            TaskUse::Of { .. } | TaskUse::Maybe(_) | TaskUse::None => return None,
+        };
+        let mut draft = Draft::new(notification.text.clone());
+        let id: Bytes = Raw::from_text(&id).bytes().clone();
+        spans.into_iter().for_each(|span| draft.replace(span, id.clone()));
+        Some(Event { kind: event.kind, notification: notification.edited(draft)? })
+    }
+}
+
+/// Takes the events of a call from its upstream, and gives them to its client.
+pub(super) struct Relay {
+    pub(super) from: mpsc::Receiver<Event>,
+    pub(super) to: EventSink,
+}
+
+impl Relay {
+    /// Waits for the end of a call, and passes on what comes before. Cancel safe as far as `carried` is.
+    pub(super) async fn until<T>(
+        mut self,
+        (gateway, used): (&Gateway, &Used),
+        carried: impl Future<Output = T>,
+    ) -> T {
+        let mut carried = std::pin::pin!(carried);
+        loop {
+            let (event, ended) = tokio::select! {
+                biased;
+                Some(event) = self.from.recv() => (Some(event), None),
+                ended = &mut carried => (None, Some(ended)),
+            };
+            let more = std::iter::from_fn(|| ended.as_ref().and_then(|_| self.from.try_recv().ok()));
+            let events: Vec<_> = event.into_iter().chain(more).collect();
+            for event in events {
+                if let Some(event) = used.event(gateway, event) {
+                    self.to.send(event).await;
+                }
+            }
+            if let Some(ended) = ended {
+                return ended;
+            }
+        }
+    }
+}
+
+/// A request about a task with the upstream's own id wherever the client ties something to the task: in its
+/// own `_meta`, and in answers to questions. `None` if nothing changes.
+pub(super) fn inward(request: &Request, exposed: &str, native: &str) -> Option<Request> {
+    let text = &request.text;
+    let mut spans = task::told(&request.params, text);
+    // That in `params` itself is the request's address, and written with the rest of it.
+    spans.retain(|span| Some(span) != request.params.get(text, task::TASK_ID).as_ref());
+    if let Some(answers) = request.params.get(text, "inputResponses") {
+        let each = ObjectView::at(text, answers).members.into_iter();
+        spans.extend(each.flat_map(|answer| task::told(&ObjectView::at(text, answer.value), text)));
+    }
+    spans.retain(|span| task::id_at(text, span).is_some_and(|id| id == exposed));
+    let mut draft = Draft::new(text.clone());
+    spans.into_iter().for_each(|span| draft.replace(span, Raw::from_text(native).bytes().clone()));
+    if draft.is_unchanged() { None } else { request.edited(draft) }
+}
