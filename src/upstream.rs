@@ -10,6 +10,7 @@ mod legacy;
 mod listener;
 mod listing;
 mod modern;
+mod outside;
 mod parked;
 mod pool;
 mod probe;
@@ -40,6 +41,7 @@ use crate::translate::input::{self, REQUEST_STATE};
 
 use failure::Failure;
 use listing::{Bounds, ListReader};
+use outside::Patience;
 use parked::{Carried, Place};
 use pool::{Checkout, Grounds, Pool};
 use probe::Dialer;
@@ -80,7 +82,8 @@ pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     let desk = Arc::new(Desk::new());
-    let dialer = Dialer::new(Arc::clone(&config), limits.message, Arc::clone(&metrics), tasks.clone());
+    let patience = Patience { time: limits.answer_timeout, stop: stop.clone(), tasks: tasks.clone() };
+    let dialer = Dialer::new(Arc::clone(&config), limits.message, Arc::clone(&metrics), patience);
     let lists = ListReader {
         upstream: Arc::clone(&config.name),
         metrics: Arc::clone(&metrics),

@@ -16,16 +16,20 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::ask::Questions;
 use super::endpoint::{Caller, Endpoint, quoted};
 use super::legacy_session::SessionUse;
 use super::reply::{Reply, object};
 use super::stream::{KEEP_ALIVE, event_stream};
+use crate::exchange::Inquiry;
 use crate::gateway::{Change, EdgeCaller, Watch};
 use crate::mcp::{Id, ListKind, key};
 use crate::telemetry::{Metrics, OpenStream, StreamKind};
+use crate::translate::input::Question;
 use crate::wire::sse;
 
 /// The streams that are open, counted by caller. As large as there are callers with open streams.
@@ -74,6 +78,9 @@ impl Drop for Place {
 pub(super) struct Listening {
     watch: Watch,
     voice: Voice,
+    /// Questions outside of any call, where the stream is a session's.
+    inquiries: Option<mpsc::Receiver<Inquiry>>,
+    questions: Arc<Questions>,
     /// What is sent at once.
     opening: Option<Bytes>,
     keep_alive: Duration,
@@ -97,6 +104,7 @@ enum Voice {
 /// What comes next on a stream.
 enum Next {
     Change(Change),
+    Inquiry(Inquiry),
     Silence,
     /// The gateway stops.
     Closing,
@@ -110,7 +118,9 @@ impl Listening {
     pub(super) fn session(endpoint: &Endpoint, caller: &Caller, session: &SessionUse, place: Place) -> Self {
         let kept = session.open_stream();
         let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen());
-        Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), KEEP_ALIVE), place)
+        let listening =
+            Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), KEEP_ALIVE), place);
+        Self { inquiries: Some(session.peer.listen()), ..listening }
     }
 
     /// A subscription to changes of `kinds`. It begins with the acknowledgement.
@@ -129,6 +139,8 @@ impl Listening {
         Self {
             watch,
             voice,
+            inquiries: None,
+            questions: Arc::clone(&endpoint.questions),
             opening: Some(opening),
             server_info: endpoint.identity.newest(),
             keep_alive: endpoint.gateway.config().sessions.keep_alive,
@@ -158,6 +170,7 @@ impl Listening {
             None => match self.next().await {
                 Next::Silence => KEEP_ALIVE,
                 Next::Change(change) => self.tell(change),
+                Next::Inquiry(inquiry) => self.ask(inquiry),
                 Next::Ended => return None,
                 Next::Closing => {
                     self.is_over = true;
@@ -178,9 +191,17 @@ impl Listening {
             biased;
             () = self.closing.cancelled() => Next::Closing,
             () = cancelled(ended) => Next::Ended,
+            Some(inquiry) = received(&mut self.inquiries) => Next::Inquiry(inquiry),
             change = self.watch.next() => Next::Change(change),
             () = until(self.quiet_until) => Next::Silence,
         }
+    }
+
+    /// Puts a question to the client of the session; its answer comes as a POST.
+    fn ask(&self, inquiry: Inquiry) -> Bytes {
+        let Voice::Session(session, _) = &self.voice else { return KEEP_ALIVE };
+        let id = self.questions.expect(&session.id, inquiry.answer);
+        sse::write_event(None, None, &Question::of(&inquiry.request).write(&Id::from(id)))
     }
 
     fn tell(&self, change: Change) -> Bytes {
@@ -205,6 +226,13 @@ impl Listening {
                 Some(Reply::result(id, object(&members)).body)
             }
         }
+    }
+}
+
+async fn received(inquiries: &mut Option<mpsc::Receiver<Inquiry>>) -> Option<Inquiry> {
+    match inquiries {
+        Some(inquiries) => inquiries.recv().await,
+        None => std::future::pending().await,
     }
 }
 

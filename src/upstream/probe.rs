@@ -13,6 +13,7 @@ use super::connection::{Connection, Dialect};
 use super::failure::{Failure, Scope};
 use super::legacy::{Handshake, Legacy, NotOpened, shake_hands};
 use super::modern::{self, Modern};
+use super::outside::{Outside, Patience};
 use super::tenancy::Tenancy;
 use super::transport::child::Family;
 use super::transport::http::{Endpoint, Surroundings};
@@ -38,6 +39,8 @@ pub(super) struct Dialer {
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
     memory: Mutex<Memory>,
+    /// How long a client may take to answer outside of calls.
+    patience: Patience,
     /// The latest endpoint over HTTP that all share: own connections use its TCP connections, too.
     endpoint: Mutex<Option<Endpoint>>,
 }
@@ -64,13 +67,15 @@ impl Dialer {
         config: Arc<UpstreamConfig>,
         message_limit: usize,
         metrics: Arc<Metrics>,
-        tasks: TaskTracker,
+        patience: Patience,
     ) -> Self {
-        Self { config, message_limit, metrics, tasks, memory: Mutex::default(), endpoint: Mutex::default() }
+        let (memory, endpoint) = (Mutex::default(), Mutex::default());
+        let tasks = patience.tasks.clone();
+        Self { config, message_limit, metrics, tasks, memory, patience, endpoint }
     }
 
-    /// Connects on behalf of whom the connection is for, finding out the era where it is neither configured nor remembered. Whoever calls bounds the
-    /// time. Cancel safe: whatever was opened is closed again.
+    /// Connects on behalf of whom the connection is for, finding out the era where it is neither configured nor
+    /// remembered. Whoever calls bounds the time. Cancel safe: whatever was opened is closed again.
     ///
     /// # Errors
     /// If the server cannot be reached, or speaks nothing that we do.
@@ -86,8 +91,9 @@ impl Dialer {
 
     /// Opens the transport.
     fn open(&self, tenancy: &Tenancy) -> Result<Arc<Wire>, Failure> {
-        let unsolicited =
-            Arc::new(Unsolicited::new(Arc::clone(&self.config.name), Arc::clone(&self.metrics)));
+        let outside = tenancy.session.clone().map(|session| Outside::new(session, self.patience.clone()));
+        let (name, metrics) = (Arc::clone(&self.config.name), Arc::clone(&self.metrics));
+        let unsolicited = Arc::new(Unsolicited::new(name, metrics, outside));
         let transport = match &self.config.transport {
             config::Transport::Stdio(command) => {
                 let family =

@@ -63,6 +63,11 @@ impl QuestionSink {
 }
 
 impl Asked {
+    /// A question, the server's own id of it, and the way of its answer.
+    pub(super) fn new(question: Question, id: Id, way_back: WayBack) -> Self {
+        Self { question, id, way_back }
+    }
+
     /// Answers it.
     ///
     /// # Errors
@@ -114,7 +119,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    fn new(asked: Asked, code: Code, message: &str) -> Self {
+    pub(super) fn new(asked: Asked, code: Code, message: &str) -> Self {
         let error = serde_json::json!({"code": code_of(code), "message": message});
         Self { asked, error: Raw::from_value(&error) }
     }
@@ -143,7 +148,7 @@ impl Listener {
         if !input::is_question(&request.method) {
             return Taken::Left(request);
         }
-        let asked = Asked { question: Question::of(&request), id: request.id.clone(), way_back: way_back() };
+        let asked = Asked::new(Question::of(&request), request.id.clone(), way_back());
         let Some(sink) = self.questions.as_ref().filter(|_| self.suits(&asked.question)) else {
             let text = format!("The client of this call does not support {}", asked.question.method);
             return Taken::Refused(Refusal::new(asked, Code::MethodNotFound, &text));

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use super::outside::Outside;
+use super::question::WayBack;
 use crate::mcp::{Code, ListKind, Notification, PerKind, Request, code_of};
 use crate::telemetry::{EventMissed, Metrics, UpstreamNoise};
 
@@ -21,16 +23,19 @@ pub(super) struct Unsolicited {
     changed: Notify,
     doubted: Mutex<PerKind<bool>>,
     answers: AtomicBool,
+    /// Who can be asked outside of calls.
+    outside: Option<Outside>,
 }
 
 impl Unsolicited {
-    pub(super) fn new(upstream: Arc<str>, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(upstream: Arc<str>, metrics: Arc<Metrics>, outside: Option<Outside>) -> Self {
         Self {
             upstream,
             metrics,
             changed: Notify::new(),
             doubted: Mutex::default(),
             answers: AtomicBool::new(true),
+            outside,
         }
     }
 
@@ -77,8 +82,17 @@ impl Unsolicited {
         }
     }
 
+    /// Takes a request of the server that belongs to no call, if it is a question to the session that has the
+    /// connection for itself, and that session can be asked now; gives it back if not.
+    pub(super) fn ask(&self, request: Request, way_back: impl FnOnce() -> WayBack) -> Option<Request> {
+        match &self.outside {
+            Some(outside) if self.answers.load(Ordering::Relaxed) => outside.ask(request, way_back),
+            Some(_) | None => Some(request),
+        }
+    }
+
     /// The answer to a request of the server: an empty result for a ping, else that we do not know the
-    /// method, since no capability was declared to it.
+    /// method: nobody can be asked.
     pub(super) fn answer(&self, request: &Request) -> Option<Bytes> {
         if !self.answers.load(Ordering::Relaxed) {
             // It speaks out of turn: counted and shown like other noise.

@@ -11,6 +11,7 @@ mod edge;
 mod errors;
 mod extensions;
 mod feed;
+mod isolation;
 mod metrics;
 mod names;
 mod pagination;

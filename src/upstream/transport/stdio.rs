@@ -299,7 +299,8 @@ impl Shared {
                     // The reader waits for nobody.
                     Taken::Refused(refusal) => refusal.tell_aside(),
                     Taken::Left(request) => {
-                        if let Some(text) = self.unsolicited.answer(&request) {
+                        let left = self.unsolicited.ask(request, || WayBack::Pipe(Arc::clone(self)));
+                        if let Some(text) = left.and_then(|request| self.unsolicited.answer(&request)) {
                             self.say(text);
                         }
                     }

@@ -218,7 +218,9 @@ pub(super) fn absorb_unsolicited(
         Message::Response(response) => return Some(response),
         Message::Notification(notification) => endpoint.0.unsolicited.notification(&notification),
         Message::Request(request) => {
-            if let Some(text) = endpoint.0.unsolicited.answer(&request) {
+            let unsolicited = &endpoint.0.unsolicited;
+            let left = unsolicited.ask(request, || WayBack::Http(endpoint.clone(), Arc::clone(headers)));
+            if let Some(text) = left.and_then(|request| unsolicited.answer(&request)) {
                 endpoint.send_aside(text, Arc::clone(headers));
             }
         }
