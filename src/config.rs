@@ -175,7 +175,7 @@ impl ClientConfig {
 pub enum Transport {
     /// A child process.
     Stdio(Stdio),
-    /// Streamable HTTP.
+    /// An HTTP server.
     Http(Http),
 }
 
@@ -192,13 +192,24 @@ pub struct Stdio {
     pub cwd: Option<PathBuf>,
 }
 
-/// A Streamable HTTP endpoint.
+/// An HTTP endpoint.
 #[derive(Clone, Debug)]
 pub struct Http {
     /// Its address.
     pub url: Url,
     /// Headers of every request to it.
     pub headers: Vec<(http::HeaderName, SecretString)>,
+    /// Which transport it has, where that is not to be found out.
+    pub kind: Option<HttpKind>,
+}
+
+/// A transport over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpKind {
+    /// Streamable HTTP, from 2025-03-26 on.
+    Streamable,
+    /// HTTP+SSE of 2024-11-05.
+    Sse,
 }
 
 /// One caller.

@@ -172,6 +172,7 @@ fn the_full_file_says_everything_otherwise() {
     assert_eq!(texts(&github.tools.deny), ["*secret*"]);
     let rate = Rate { count: 60, period: seconds(60) };
     assert_eq!(github.limits, CallLimits { rate: Some(rate), burst: Some(10), concurrency: Some(8) });
+    assert_eq!(http(&loaded, "github").kind, Some(HttpKind::Streamable));
     let headers = &http(&loaded, "github").headers;
     assert_eq!(headers[0].0, "authorization");
     assert_eq!(headers[0].1.expose_secret(), "Bearer hunter2-hunter2-hunter2");
@@ -207,6 +208,25 @@ fn the_full_file_says_everything_otherwise() {
 
 fn sha256(text: &str) -> [u8; 32] {
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes()).as_ref().try_into().unwrap()
+}
+
+#[test]
+fn the_transport_of_a_url_is_found_out_unless_it_is_said() {
+    let kind_of = |more: &str| {
+        let loaded = good(&format!("upstreams: {{a: {{url: \"http://127.0.0.1/x\"{more}}}}}"));
+        http(&loaded, "a").kind
+    };
+    for (more, kind) in [
+        ("", None),
+        (", transport: auto", None),
+        (", type: http", None),
+        (", transport: http", Some(HttpKind::Streamable)),
+        (", transport: sse, era: legacy", Some(HttpKind::Sse)),
+        (", type: sse", Some(HttpKind::Sse)),
+        (", type: sse, transport: sse", Some(HttpKind::Sse)),
+    ] {
+        assert_eq!(kind_of(more), kind, "{more}");
+    }
 }
 
 #[test]

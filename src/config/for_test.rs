@@ -43,6 +43,7 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
         transport: Transport::Http(Http {
             url: url::Url::parse("http://127.0.0.1:9/mcp").unwrap(),
             headers: vec![],
+            kind: None,
         }),
         era: None,
         prefix: format!("{name}__"),

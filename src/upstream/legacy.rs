@@ -64,17 +64,18 @@ pub(super) struct Handshake {
 /// Why a handshake did not come about.
 #[derive(Debug)]
 pub(super) enum NotOpened {
-    /// The server said so.
-    Answer(NoHandshake),
+    /// The server said so, with this HTTP status, where that was not 200.
+    Answer(NoHandshake, Option<u16>),
     /// It could not be asked.
     Failure(Failure),
 }
 
 /// Shakes hands: `initialize`, and `notifications/initialized` once it is answered.
 pub(super) async fn shake_hands(wire: &Wire) -> Result<Handshake, NotOpened> {
-    let write = |id: &Id| write_initialize(id, &wire.tenancy.capabilities);
+    let capabilities = wire.tenancy.declared(wire.transport.attributes_questions());
+    let write = |id: &Id| write_initialize(id, &capabilities);
     let reply = wire.ask(write, Arc::default()).await.map_err(NotOpened::Failure)?;
-    let hello = read_initialize(&reply.response).map_err(NotOpened::Answer)?;
+    let hello = read_initialize(&reply.response).map_err(|said| NotOpened::Answer(said, reply.status))?;
     let session = Session::first(&hello, reply.session);
     let headers = Arc::clone(&session.headers);
     wire.transport.notify(write_initialized(), headers).await.map_err(NotOpened::Failure)?;
@@ -93,17 +94,25 @@ impl Session {
 }
 
 impl NotOpened {
+    /// The HTTP status that it came with, where there was one and it was not 200.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Answer(_, status) => *status,
+            Self::Failure(failure) => failure.status,
+        }
+    }
+
     /// The same as a failure of the connection attempt.
     pub(super) fn into_failure(self) -> Failure {
         match self {
             Self::Failure(failure) => failure,
-            Self::Answer(NoHandshake::Modern) => {
+            Self::Answer(NoHandshake::Modern, _) => {
                 Failure::broken("it speaks only revisions without a handshake")
             }
-            Self::Answer(NoHandshake::Refused(code, message)) => {
+            Self::Answer(NoHandshake::Refused(code, message), _) => {
                 Failure::broken(format!("it refused the handshake with error {code}")).because(message)
             }
-            Self::Answer(NoHandshake::UnknownVersion(version)) => {
+            Self::Answer(NoHandshake::UnknownVersion(version), _) => {
                 Failure::broken("it answered the handshake with an unknown protocol version").because(version)
             }
         }

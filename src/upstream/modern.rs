@@ -141,7 +141,7 @@ fn refuse_errors(call: &Call) -> Result<(), Failure> {
 /// How a request is taken back: by a message, or by closing its stream.
 fn farewell(wire: &Wire, cancel: Cancel) -> Farewell {
     match wire.transport {
-        Transport::Stdio(_) => Farewell::Cancelled(cancel),
+        Transport::Stdio(_) | Transport::Sse(_) => Farewell::Cancelled(cancel),
         Transport::Http(_) => Farewell::Silent,
     }
 }

@@ -155,8 +155,7 @@ impl Pool {
             lanes.remove(&longest.owner);
             longest.retire("made room for another");
         }
-        let sharing = (&self.config.transport, self.config.sharing);
-        let tenancy = Tenancy::owned(call, sharing, self.anonymous);
+        let tenancy = Tenancy::owned(call, self.config.sharing, self.anonymous);
         let lane = Arc::new(Lane::new(owner.clone()));
         let used = LaneUse::new(&lane);
         self.tasks.spawn(Arc::clone(&lane).live(Arc::clone(self), tenancy));

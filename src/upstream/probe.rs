@@ -17,11 +17,12 @@ use super::outside::{Outside, Patience};
 use super::tenancy::Tenancy;
 use super::transport::child::Family;
 use super::transport::http::{Endpoint, Surroundings};
+use super::transport::sse::Stream;
 use super::transport::stdio::{self, Pipe};
 use super::transport::{Reply, Transport};
 use super::unsolicited::Unsolicited;
 use super::wire::Wire;
-use crate::config::{self, UpstreamConfig};
+use crate::config::{self, HttpKind, UpstreamConfig};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::telemetry::Metrics;
 use crate::translate::hello::{Discovery, Hello, NoHandshake, read_discover, write_discover};
@@ -39,10 +40,10 @@ pub(super) struct Dialer {
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
     memory: Mutex<Memory>,
-    /// How long a client may take to answer outside of calls.
-    patience: Patience,
-    /// The latest endpoint over HTTP that all share: own connections use its TCP connections, too.
-    endpoint: Mutex<Option<Endpoint>>,
+    /// For what is asked outside of calls.
+    waits: Patience,
+    /// The latest way over HTTP that all share.
+    shared: Mutex<Option<Endpoint>>,
 }
 
 /// What earlier connections showed.
@@ -51,6 +52,8 @@ struct Memory {
     era: Option<Era>,
     /// Its process ended when it was probed: it must not be probed again.
     dies_of_probe: bool,
+    /// It speaks HTTP+SSE.
+    speaks_sse: bool,
 }
 
 /// What a probe showed.
@@ -67,11 +70,18 @@ impl Dialer {
         config: Arc<UpstreamConfig>,
         message_limit: usize,
         metrics: Arc<Metrics>,
-        patience: Patience,
+        waits: Patience,
     ) -> Self {
-        let (memory, endpoint) = (Mutex::default(), Mutex::default());
-        let tasks = patience.tasks.clone();
-        Self { config, message_limit, metrics, tasks, memory, patience, endpoint }
+        let tasks = waits.tasks.clone();
+        Self {
+            config,
+            message_limit,
+            metrics,
+            tasks,
+            waits,
+            memory: Mutex::default(),
+            shared: Mutex::default(),
+        }
     }
 
     /// Connects on behalf of whom the connection is for, finding out the era where it is neither configured nor
@@ -80,6 +90,20 @@ impl Dialer {
     /// # Errors
     /// If the server cannot be reached, or speaks nothing that we do.
     pub(super) async fn connect(&self, tenancy: &Tenancy) -> Result<Connection, Failure> {
+        if let config::Transport::Http(http) = &self.config.transport {
+            if http.kind == Some(HttpKind::Sse) {
+                return self
+                    .open_sse((http, tenancy), self.config.connect_timeout)
+                    .await
+                    .map_err(NotSse::into_failure);
+            }
+            if self.memory().speaks_sse {
+                match self.open_sse((http, tenancy), self.patience()).await {
+                    Err(NotSse::NoStream(_)) => *self.memory() = Memory::default(),
+                    opened => return opened.map_err(NotSse::into_failure),
+                }
+            }
+        }
         let memory = *self.memory();
         let wire = self.open(tenancy)?;
         match self.config.era.or(memory.era) {
@@ -91,9 +115,7 @@ impl Dialer {
 
     /// Opens the transport.
     fn open(&self, tenancy: &Tenancy) -> Result<Arc<Wire>, Failure> {
-        let outside = tenancy.session.clone().map(|session| Outside::new(session, self.patience.clone()));
-        let (name, metrics) = (Arc::clone(&self.config.name), Arc::clone(&self.metrics));
-        let unsolicited = Arc::new(Unsolicited::new(name, metrics, outside));
+        let unsolicited = self.unsolicited(tenancy);
         let transport = match &self.config.transport {
             config::Transport::Stdio(command) => {
                 let family =
@@ -103,32 +125,83 @@ impl Dialer {
                     stream_idle: self.config.resilience.stream_idle,
                     write_stall: self.config.timeout,
                 };
-                let unsolicited = Arc::clone(&unsolicited);
-                let attribution = tenancy.attribution;
+                let (unsolicited, attribution) = (Arc::clone(&unsolicited), tenancy.attribution);
                 let surroundings = stdio::Surroundings { unsolicited, attribution, bounds };
-                let pipe = Pipe::open(command, &family, surroundings)?;
-                Transport::Stdio(pipe)
+                Transport::Stdio(Pipe::open(command, &family, surroundings)?)
             }
-            config::Transport::Http(http) => {
-                let surroundings = Surroundings {
-                    unsolicited: Arc::clone(&unsolicited),
-                    tasks: &self.tasks,
-                    message_limit: self.message_limit,
-                    stream_idle: self.config.resilience.stream_idle,
-                    connect_timeout: self.config.connect_timeout,
-                };
-                let beside = self.endpoint().clone().filter(|_| tenancy.is_own);
-                let endpoint = match beside {
-                    Some(endpoint) => endpoint.beside(Arc::clone(&unsolicited)),
-                    None => Endpoint::new(http, surroundings)?,
-                };
-                if !tenancy.is_own {
-                    *self.endpoint() = Some(endpoint.clone());
-                }
-                Transport::Http(endpoint)
-            }
+            config::Transport::Http(http) => Transport::Http(self.endpoint((http, tenancy), &unsolicited)?),
         };
         Ok(Arc::new(Wire::new(transport, unsolicited, tenancy.clone())))
+    }
+
+    fn unsolicited(&self, tenancy: &Tenancy) -> Arc<Unsolicited> {
+        let outside = tenancy.session.clone().map(|session| Outside::new(session, self.waits.clone()));
+        let (name, metrics) = (Arc::clone(&self.config.name), Arc::clone(&self.metrics));
+        Arc::new(Unsolicited::new(name, metrics, outside))
+    }
+
+    /// A way to the server. Own connections use the TCP connections of the one that all share.
+    fn endpoint(
+        &self,
+        (http, tenancy): (&config::Http, &Tenancy),
+        unsolicited: &Arc<Unsolicited>,
+    ) -> Result<Endpoint, Failure> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(endpoint) = shared.as_ref().filter(|_| tenancy.is_own) {
+            return Ok(endpoint.beside(Arc::clone(unsolicited)));
+        }
+        let surroundings = Surroundings {
+            unsolicited: Arc::clone(unsolicited),
+            tasks: &self.tasks,
+            message_limit: self.message_limit,
+            stream_idle: self.config.resilience.stream_idle,
+            connect_timeout: self.config.connect_timeout,
+        };
+        let endpoint = Endpoint::new(http, surroundings)?;
+        if !tenancy.is_own {
+            *shared = Some(endpoint.clone());
+        }
+        Ok(endpoint)
+    }
+
+    /// Connects over HTTP+SSE, which only legacy servers speak. The stream begins within `patience`.
+    async fn open_sse(
+        &self,
+        (http, tenancy): (&config::Http, &Tenancy),
+        patience: Duration,
+    ) -> Result<Connection, NotSse> {
+        let unsolicited = self.unsolicited(tenancy);
+        let site = self.endpoint((http, tenancy), &unsolicited).map_err(NotSse::Failed)?;
+        let opening =
+            Box::pin(Stream::open(&site, (Arc::clone(&unsolicited), tenancy.attribution), &self.tasks));
+        let stream = match timeout(patience, opening).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(failure)) if has_no_stream(failure.status) => return Err(NotSse::NoStream(failure)),
+            Ok(Err(failure)) => return Err(NotSse::Failed(failure)),
+            Err(_) => return Err(NotSse::NoStream(Failure::unavailable("it opened no stream in time"))),
+        };
+        let wire = Arc::new(Wire::new(Transport::Sse(stream), unsolicited, tenancy.clone()));
+        match Box::pin(shake_hands(&wire)).await {
+            Ok(handshake) => {
+                self.memory().speaks_sse = true;
+                Ok(self.legacy(wire, handshake))
+            }
+            Err(error) => Err(NotSse::Failed(self.unfit(error))),
+        }
+    }
+
+    /// Tries HTTP+SSE at an address that does not take our messages. That it has no such stream either leaves
+    /// the first answer as it was.
+    async fn fall_back(
+        &self,
+        (http, tenancy): (&config::Http, &Tenancy),
+        error: NotOpened,
+    ) -> Result<Connection, Failure> {
+        match self.open_sse((http, tenancy), self.patience()).await {
+            Ok(connection) => Ok(connection),
+            Err(NotSse::Failed(failure)) => Err(failure),
+            Err(NotSse::NoStream(_)) => Err(self.unfit(error)),
+        }
     }
 
     /// Asks a server for its era by `server/discover`, and goes on accordingly.
@@ -208,20 +281,25 @@ impl Dialer {
         match opened {
             Ok(Opened::Legacy(handshake)) => Ok(self.legacy(wire, handshake)),
             Ok(Opened::Modern(hello)) => Ok(self.modern(wire, hello)),
-            Err(NotOpened::Answer(NoHandshake::Modern)) if self.config.era.is_none() => {
+            Err(NotOpened::Answer(NoHandshake::Modern, _)) if self.config.era.is_none() => {
                 match judge(&wire, Box::pin(discover(&wire)).await)? {
                     Verdict::Modern(hello) => Ok(self.modern(wire, hello)),
-                    Verdict::Legacy => Err(self.unfit(NotOpened::Answer(NoHandshake::Modern))),
+                    Verdict::Legacy => Err(self.unfit(NotOpened::Answer(NoHandshake::Modern, None))),
                     Verdict::Died(failure) => Err(failure),
                 }
             }
-            Err(error) => Err(self.unfit(error)),
+            Err(error) => match &self.config.transport {
+                config::Transport::Http(http) if http.kind.is_none() && is_unfit(error.status()) => {
+                    self.fall_back((http, &wire.tenancy), error).await
+                }
+                config::Transport::Http(_) | config::Transport::Stdio(_) => Err(self.unfit(error)),
+            },
         }
     }
 
     /// A handshake failed: what was remembered may be wrong.
     fn unfit(&self, error: NotOpened) -> Failure {
-        if matches!(error, NotOpened::Answer(_)) {
+        if matches!(error, NotOpened::Answer(..)) {
             *self.memory() = Memory::default();
         }
         error.into_failure()
@@ -233,12 +311,8 @@ impl Dialer {
     }
 
     fn modern(&self, wire: Arc<Wire>, hello: Hello) -> Connection {
-        *self.memory() = Memory { era: Some(Era::Modern), dies_of_probe: false };
+        *self.memory() = Memory { era: Some(Era::Modern), ..Memory::default() };
         Connection::new(Dialect::Modern(Modern::new(wire, hello, &self.tasks)), self.config.sharing)
-    }
-
-    fn endpoint(&self) -> std::sync::MutexGuard<'_, Option<Endpoint>> {
-        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
@@ -251,6 +325,34 @@ impl Dialer {
 enum Opened {
     Legacy(Handshake),
     Modern(Hello),
+}
+
+/// Why there is no connection over HTTP+SSE.
+#[derive(Debug)]
+enum NotSse {
+    /// There is no stream of that kind.
+    NoStream(Failure),
+    /// There may be one, but it could not be asked, or is of no use.
+    Failed(Failure),
+}
+
+impl NotSse {
+    fn into_failure(self) -> Failure {
+        match self {
+            Self::NoStream(failure) | Self::Failed(failure) => failure,
+        }
+    }
+}
+
+/// Whether the answer to a GET says that no HTTP+SSE stream is there.
+fn has_no_stream(status: Option<u16>) -> bool {
+    is_unfit(status) || matches!(status, Some(200..=299))
+}
+
+/// Whether a status says that a server does not take what we sent in that way. Refused credentials, limits
+/// and trouble say nothing of the kind.
+fn is_unfit(status: Option<u16>) -> bool {
+    status.is_some_and(|status| matches!(status, 400..=499) && !matches!(status, 401 | 403 | 408 | 425 | 429))
 }
 
 async fn discover(wire: &Wire) -> Result<Reply, Failure> {
@@ -277,10 +379,10 @@ fn judge(wire: &Wire, heard: Result<Reply, Failure>) -> Result<Verdict, Failure>
             }
         },
         Err(failure) => match (&wire.transport, failure.status, failure.scope) {
-            (Transport::Stdio(_), _, Scope::Connection) => Ok(Verdict::Died(failure)),
+            (Transport::Stdio(_) | Transport::Sse(_), _, Scope::Connection) => Ok(Verdict::Died(failure)),
             (Transport::Http(_), _, Scope::Connection) => Err(failure),
             (Transport::Http(_), Some(300..=399 | 401 | 403 | 429 | 500..), _) => Err(failure),
-            (Transport::Stdio(_) | Transport::Http(_), _, Scope::Request) => Ok(Verdict::Legacy),
+            (_, _, Scope::Request) => Ok(Verdict::Legacy),
         },
     }
 }

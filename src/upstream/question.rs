@@ -91,11 +91,16 @@ impl Asked {
 
     /// Answers it, if there is room for that.
     fn answer_aside(&self, said: Said<'_>) {
-        match &self.way_back {
-            WayBack::Http(endpoint, headers) => {
-                endpoint.answer_aside(self.write(said), Arc::clone(headers));
-            }
-            WayBack::Pipe(pipe) => pipe.answer_aside(self.write(said)),
+        self.way_back.answer_aside(self.write(said));
+    }
+}
+
+impl WayBack {
+    /// Sends an answer, if there is room for that. Waits for nothing.
+    pub(super) fn answer_aside(&self, text: Bytes) {
+        match self {
+            Self::Http(endpoint, headers) => endpoint.answer_aside(text, Arc::clone(headers)),
+            Self::Pipe(pipe) => pipe.answer_aside(text),
         }
     }
 }

@@ -104,7 +104,7 @@ impl Supervisor {
     /// One attempt to connect; `None` if it is time to stop.
     async fn attempt(&self, course: &mut Course) -> Option<Result<Arc<Connection>, Failure>> {
         let dialer = Arc::clone(&self.dialer);
-        let tenancy = Tenancy::shared(&self.config.transport, self.config.sharing);
+        let tenancy = Tenancy::shared(self.config.sharing);
         let limit = self.config.connect_timeout;
         let dialing = async move {
             match timeout(limit, Box::pin(dialer.connect(&tenancy))).await {

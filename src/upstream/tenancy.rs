@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::config::{Isolation, Sharing, Transport};
+use crate::config::{Isolation, Sharing};
 use crate::exchange::{Call, CallerSession};
 use crate::mcp::Raw;
 use crate::translate::hello::ASKABLE;
@@ -27,8 +27,10 @@ pub(super) enum Owner {
 pub(super) struct Tenancy {
     /// Whether one client or session has it for itself.
     pub(super) is_own: bool,
+    /// Whether no calls go over it.
+    is_for_lists: bool,
     /// What is declared to a server that asks by requests of its own.
-    pub(super) capabilities: Raw,
+    capabilities: Raw,
     /// Whose a question on a pipe is.
     pub(super) attribution: Attribution,
     /// Who can be asked outside of a call.
@@ -62,25 +64,25 @@ impl Owner {
 
 impl Tenancy {
     /// That of the connection on which lists are read, and all calls go where nobody has one of its own.
-    pub(super) fn shared(transport: &Transport, sharing: Sharing) -> Self {
+    pub(super) fn shared(sharing: Sharing) -> Self {
         let attribution = match (sharing.isolation, sharing.concurrency) {
             (Isolation::Shared, 1) => Attribution::OneCall,
             _ => Attribution::Unknown,
         };
-        // The lists are for everybody: a server that shows less to a client without capabilities shows all.
-        let is_askable = attribution == Attribution::OneCall
-            || sharing.isolation != Isolation::Shared
-            || matches!(transport, Transport::Http(_));
-        Self { is_own: false, capabilities: declared(is_askable), attribution, session: None, listens: true }
+        Self {
+            is_own: false,
+            // The lists are for everybody: a server that shows less to a client without capabilities shows all.
+            is_for_lists: sharing.isolation != Isolation::Shared,
+            capabilities: everything(),
+            attribution,
+            session: None,
+            listens: true,
+        }
     }
 
     /// That of a connection which this call's client or session has for itself. `anonymous` is the client that
     /// many people may be.
-    pub(super) fn owned(
-        call: &Call,
-        (transport, sharing): (&Transport, Sharing),
-        anonymous: Option<usize>,
-    ) -> Self {
+    pub(super) fn owned(call: &Call, sharing: Sharing, anonymous: Option<usize>) -> Self {
         let session = call.session.clone().filter(|_| sharing.isolation == Isolation::PerSession);
         let is_one_user = session.is_some() || anonymous != Some(call.principal.client);
         let attribution = match (is_one_user, sharing.concurrency) {
@@ -88,16 +90,20 @@ impl Tenancy {
             (false, 1) => Attribution::OneCall,
             (false, _) => Attribution::Unknown,
         };
-        let is_askable = attribution != Attribution::Unknown || matches!(transport, Transport::Http(_));
-        let capabilities = match &session {
-            Some(session) => session.capabilities.clone(),
-            None => declared(is_askable),
-        };
+        let capabilities = session.as_ref().map_or_else(everything, |session| session.capabilities.clone());
         let listens = session.as_ref().is_some_and(|session| can_be_asked(Some(&session.capabilities)));
-        Self { is_own: true, capabilities, attribution, session, listens }
+        Self { is_own: true, is_for_lists: false, capabilities, attribution, session, listens }
+    }
+
+    /// What is declared to the server: nothing, where whose a question is could not be told.
+    pub(super) fn declared(&self, attributes_questions: bool) -> Raw {
+        match attributes_questions || self.is_for_lists {
+            true => self.capabilities.clone(),
+            false => Raw::trusted(Bytes::from_static(b"{}")),
+        }
     }
 }
 
-fn declared(is_askable: bool) -> Raw {
-    Raw::trusted(Bytes::from_static(if is_askable { ASKABLE } else { b"{}" }))
+fn everything() -> Raw {
+    Raw::trusted(Bytes::from_static(ASKABLE))
 }

@@ -4,6 +4,8 @@
 
 pub(super) mod child;
 pub(super) mod http;
+mod inbox;
+pub(super) mod sse;
 pub(super) mod stdio;
 
 use std::sync::Arc;
@@ -70,6 +72,8 @@ pub(super) enum Transport {
     Stdio(stdio::Pipe),
     /// A Streamable HTTP endpoint.
     Http(http::Endpoint),
+    /// An HTTP+SSE stream.
+    Sse(sse::Stream),
 }
 
 impl Transport {
@@ -81,6 +85,7 @@ impl Transport {
         match self {
             Self::Stdio(pipe) => pipe.request(outgoing).await,
             Self::Http(endpoint) => Box::pin(endpoint.request(outgoing)).await,
+            Self::Sse(stream) => Box::pin(stream.request(outgoing)).await,
         }
     }
 
@@ -92,6 +97,7 @@ impl Transport {
         match self {
             Self::Stdio(pipe) => pipe.notify(text).await,
             Self::Http(endpoint) => Box::pin(endpoint.notify(text, headers)).await,
+            Self::Sse(stream) => Box::pin(stream.notify(text, headers)).await,
         }
     }
 
@@ -100,6 +106,7 @@ impl Transport {
         match self {
             Self::Stdio(pipe) => pipe.closed().await,
             Self::Http(endpoint) => endpoint.closed().await,
+            Self::Sse(stream) => stream.closed().await,
         }
     }
 
@@ -108,6 +115,7 @@ impl Transport {
         match self {
             Self::Stdio(pipe) => pipe.stop().await,
             Self::Http(_) => {}
+            Self::Sse(stream) => stream.stop(),
         }
     }
 
@@ -115,6 +123,7 @@ impl Transport {
     pub(super) fn attributes_questions(&self) -> bool {
         match self {
             Self::Stdio(pipe) => pipe.attributes_questions(),
+            Self::Sse(stream) => stream.attributes_questions(),
             // It comes on the stream of the call.
             Self::Http(_) => true,
         }
@@ -125,6 +134,7 @@ impl Transport {
         match self {
             Self::Stdio(_) => "stdio",
             Self::Http(_) => "http",
+            Self::Sse(_) => "sse",
         }
     }
 }

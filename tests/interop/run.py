@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import (
+    PYTHON_V1,
     PYTHON_V2,
     TARGET,
     Process,
@@ -101,11 +102,12 @@ def run_stop(tally: Tally, waypost: Waypost) -> None:
 def list_directly(servers: list[Server], work: Path, upstream_token: str) -> dict[str, Any]:
     """The tools of every server as the SDK lists them without Waypost, by their exposed names."""
     python_v2 = [PYTHON_V2, HERE / "clients" / "python_v2.py"]
+    python_v1 = [PYTHON_V1, HERE / "clients" / "python_v1.py"]
     tools: dict[str, Any] = {}
 
     def listing(server: Server) -> list[dict[str, Any]]:
         upstream = server.upstream
-        client = Client("direct", python_v2, upstream.get("era", "auto"), "")
+        client = Client("direct", python_v1 if server.over_sse else python_v2, upstream.get("era", "auto"), "")
         if server.over_http:
             client.token = upstream_token if "headers" in upstream else ""
             client.can_be_asked = server.kind == "everything-asked"
@@ -139,7 +141,7 @@ def wait_for_late_tools(waypost: Waypost, token: str, wanted: int) -> None:
 
 def run_directly(tally: Tally, servers: list[Server], work: Path) -> None:
     for server in servers:
-        if not server.over_http or "headers" in server.upstream:
+        if not server.over_http or server.over_sse or "headers" in server.upstream:
             continue
         kind = server.kind.removesuffix("-asked")
         legacy_only = kind in ("everything", "python-v1")

@@ -246,6 +246,7 @@ macro_rules! servers {
                     serve_http(Speaks::$speaks, config).await
                 }
                 Transport::Stdio => serve_stdio(Speaks::$speaks).await,
+                Transport::Sse => unreachable!("this SDK has no such server"),
             };
             let in_time = tokio::time::timeout(patience() * 2, expect_served(entry)).await;
             in_time.expect("all answered");

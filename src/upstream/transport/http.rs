@@ -189,6 +189,29 @@ impl Endpoint {
         EventStream::new(response, self.0.message_limit, self.0.stream_idle)
     }
 
+    /// Its address.
+    pub(super) fn url(&self) -> &Url {
+        &self.0.url
+    }
+
+    /// The same server at another address. Credentials go there, too: the origin must be the same.
+    pub(super) fn at(&self, url: Url) -> Self {
+        let Inner { client, headers, post_headers, unsolicited, asides, tasks, runtime, .. } = &*self.0;
+        Self(Arc::new(Inner {
+            client: client.clone(),
+            url,
+            headers: headers.clone(),
+            post_headers: post_headers.clone(),
+            message_limit: self.0.message_limit,
+            stream_idle: self.0.stream_idle,
+            unsolicited: Arc::clone(unsolicited),
+            asides: Arc::clone(asides),
+            broken: watch::Sender::new(None),
+            tasks: tasks.clone(),
+            runtime: runtime.clone(),
+        }))
+    }
+
     /// Has all lists read again.
     pub(in crate::upstream) fn doubt_lists(&self) {
         self.0.unsolicited.doubt(&ListKind::ALL);
@@ -256,8 +279,39 @@ impl Endpoint {
         self.send_aside(text, headers);
     }
 
+    /// Sends a message whose answer, if there is one, comes another way.
+    ///
+    /// # Errors
+    /// If it cannot be delivered, or is refused; the failure has the status then.
+    pub(super) async fn deliver(&self, text: Bytes, headers: &HeaderMap) -> Result<(), Failure> {
+        let response = self.send(Method::POST, Some(text), headers).await?;
+        if !response.status().is_success() {
+            let refusal = fault::of_status(&response);
+            self.finish_reading(response);
+            return Err(refusal);
+        }
+        self.finish_reading(response);
+        Ok(())
+    }
+
+    /// Lets a delivery end that nobody waits for any more, unless too many of them are on their way.
+    pub(super) fn finish_aside(&self, delivery: impl Future<Output = Result<(), Failure>> + Send + 'static) {
+        let Ok(permit) = Arc::clone(&self.0.asides).try_acquire_owned() else { return };
+        self.spawn(async move {
+            drop(timeout(ASIDE, delivery).await);
+            drop(permit);
+        });
+    }
+
+    /// Says that a request is dropped, in the background.
+    pub(super) fn say_cancelled(&self, id: u64, reason: Option<&str>, headers: Arc<HeaderMap>) {
+        let text = cancelled(id, reason);
+        let endpoint = self.clone();
+        self.spawn(async move { drop(timeout(ASIDE, endpoint.notify(text, headers)).await) });
+    }
+
     /// Sends a message that nobody waits for, in the background, unless too many are on their way.
-    fn send_aside(&self, text: Bytes, headers: Arc<HeaderMap>) {
+    pub(super) fn send_aside(&self, text: Bytes, headers: Arc<HeaderMap>) {
         let Ok(permit) = Arc::clone(&self.0.asides).try_acquire_owned() else {
             tracing::debug!("no room to answer a request of an upstream");
             return;
@@ -326,11 +380,9 @@ struct Departure<'a> {
 
 impl Drop for Departure<'_> {
     fn drop(&mut self) {
-        let Farewell::Cancelled(cancel) = &self.farewell else { return };
-        let text = cancelled(self.id, cancel.reason());
-        let endpoint = self.endpoint.clone();
-        let headers = Arc::clone(&self.headers);
-        self.endpoint.spawn(async move { drop(timeout(ASIDE, endpoint.notify(text, headers)).await) });
+        if let Farewell::Cancelled(cancel) = &self.farewell {
+            self.endpoint.say_cancelled(self.id, cancel.reason(), Arc::clone(&self.headers));
+        }
     }
 }
 

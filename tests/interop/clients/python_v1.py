@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import httpx
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import ClientSession, McpError
@@ -78,6 +79,12 @@ async def main() -> None:
         say(step="log", data=params.data, level=params.level)
 
     headers = {"Authorization": f"Bearer {plan['token']}"} if plan["token"] else {}
+    if plan["url"].endswith("/sse"):
+        async with sse_client(plan["url"], headers=headers) as (read, write):
+            async with ClientSession(read, write, logging_callback=on_log) as session:
+                await carry_out(session, plan)
+        say(step="close")
+        return
     async with httpx.AsyncClient(headers=headers, timeout=90) as http:
         async with streamable_http_client(plan["url"], http_client=http) as (read, write, _):
             async with ClientSession(read, write, logging_callback=on_log) as session:

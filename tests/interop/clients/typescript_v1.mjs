@@ -1,6 +1,7 @@
 // The official TypeScript SDK 1.x as a client: legacy only.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { carryOut, headers, plan, say } from './plan.mjs';
@@ -9,14 +10,16 @@ const client = new Client({ name: 'interop-typescript-v1', version: '1.0.0' });
 client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) =>
   say({ step: 'log', data: params.data, level: params.level }),
 );
-const transport = new StreamableHTTPClientTransport(new URL(plan.url), { requestInit: { headers } });
+const url = new URL(plan.url);
+const overSse = url.pathname.endsWith('/sse');
+const transport = new (overSse ? SSEClientTransport : StreamableHTTPClientTransport)(url, { requestInit: { headers } });
 await client.connect(transport);
 await carryOut({
   client,
-  protocol: () => transport.protocolVersion,
+  protocol: () => (overSse ? transport._protocolVersion : transport.protocolVersion),
   modern: () => false,
   call: (params, options) => client.callTool(params, undefined, options),
 });
-await transport.terminateSession();
+if (!overSse) await transport.terminateSession();
 await client.close();
 say({ step: 'close' });

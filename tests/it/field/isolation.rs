@@ -83,7 +83,7 @@ fn ses_07_what_a_server_keeps_for_one_session_no_other_sees() {
         wait_own(&gateway, 4);
         match transport {
             Transport::Stdio => wait_children(&gateway, 5),
-            Transport::Http => {
+            _ => {
                 let is_delete = |head: &str| head.starts_with("DELETE ");
                 let deleted = up.wait_for("the end of the session", |received| {
                     received.head.as_ref().is_some_and(|head| is_delete(&head.start))

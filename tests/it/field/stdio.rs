@@ -54,7 +54,7 @@ fn std_01_large_messages_over_http_streams() {
 
 #[test]
 fn std_01_above_the_limit_only_that_call_fails() {
-    for transport in [Transport::Stdio, Transport::Http] {
+    for transport in Transport::ALL {
         let script = Script::echo(Era::Legacy).tool("make", |turn| turn.text(&filler(2 << 20)));
         let up = script.over(transport);
         let gateway = Config::new().upstream("up", &up).set("limits", json!({"message": "1MiB"})).ready();

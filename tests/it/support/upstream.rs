@@ -38,6 +38,8 @@ pub struct Shared {
     peers: AtomicUsize,
     /// The lists that were said to have changed, one after the other.
     changes: Mutex<Vec<&'static str>>,
+    /// The open streams of the connections over HTTP+SSE.
+    connections: Mutex<HashMap<usize, Arc<Mutex<HttpOut>>>>,
     /// Entries of the other lists, by method.
     lists: Mutex<HashMap<&'static str, Vec<String>>>,
     /// Streams on which it tells that, now.
@@ -281,6 +283,7 @@ impl Upstream {
             streams: Mutex::default(),
             peers: AtomicUsize::new(0),
             changes: Mutex::default(),
+            connections: Mutex::default(),
             listened: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -300,6 +303,7 @@ impl Upstream {
                 std::thread::spawn(move || match transport {
                     Transport::Stdio => drop(serve_child(&shared, stream)),
                     Transport::Http => drop(serve_connection(&shared, stream)),
+                    Transport::Sse => drop(serve_old_connection(&shared, stream)),
                 });
             }
         });
@@ -309,7 +313,7 @@ impl Upstream {
     /// Its entry in the configuration.
     pub fn entry(&self) -> Value {
         match self.transport {
-            Transport::Http => json!({"url": self.url()}),
+            Transport::Http | Transport::Sse => json!({"url": self.url()}),
             Transport::Stdio => relay(self.address, &self.flags),
         }
     }
@@ -321,7 +325,8 @@ impl Upstream {
 
     /// Its address over HTTP.
     pub fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        let path = if self.transport == Transport::Sse { "sse" } else { "mcp" };
+        format!("http://{}/{path}", self.address)
     }
 
     /// Everything that it received, in order.
@@ -381,11 +386,14 @@ impl Upstream {
         if self.transport == Transport::Stdio && self.shared.script.era == Era::Legacy {
             self.process().write_line(&changed(list, ""));
         }
+        for connection in locked(&self.shared.connections).values() {
+            locked(connection).event(&changed(list, ""));
+        }
     }
 
     /// Waits until the gateway can hear it: until it listens where there is a stream for that.
     pub fn wait_heard(&self) {
-        let is_line = self.transport == Transport::Stdio && self.shared.script.era == Era::Legacy;
+        let is_line = self.transport != Transport::Http && self.shared.script.era == Era::Legacy;
         eventually("the gateway listens", || (is_line || self.listened() > 0).then_some(()));
     }
 
@@ -508,6 +516,40 @@ fn read_frame(reader: &mut BufReader<TcpStream>) -> std::io::Result<(u8, Vec<u8>
     let mut payload = vec![0; usize::try_from(length).map_err(std::io::Error::other)?];
     reader.read_exact(&mut payload)?;
     Ok((head[0], payload))
+}
+
+/// One TCP connection of HTTP+SSE: a GET opens a stream that lasts, a POST is answered there.
+fn serve_old_connection(shared: &Arc<Shared>, stream: TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    while let Some(head) = Head::read(&mut reader)? {
+        let mut out = HttpOut::new(stream.try_clone()?, shared.script.form);
+        if head.start.starts_with("GET /sse ") {
+            let peer = shared.peers.fetch_add(1, Ordering::Relaxed);
+            out.chunk(format!("event: endpoint\r\ndata: /messages?session={peer}\r\n\r\n").as_bytes());
+            locked(&shared.connections).insert(peer, Arc::new(Mutex::new(out)));
+            let end = reader.read(&mut [0]);
+            locked(&shared.connections).remove(&peer);
+            return end.map(drop);
+        }
+        let text = String::from_utf8_lossy(&Body::new(head.framing()).whole(&mut reader)?).into_owned();
+        let session =
+            head.start.strip_prefix("POST /messages?session=").and_then(|rest| rest.split(' ').next());
+        let Some(peer) = session.and_then(|session| session.parse::<usize>().ok()) else {
+            out.respond("405 Method Not Allowed", "", b"");
+            continue;
+        };
+        let Some(connection) = locked(&shared.connections).get(&peer).map(Arc::clone) else {
+            out.respond("404 Not Found", "text/plain", b"Could not find session");
+            continue;
+        };
+        let received = Received { text, head: None, peer, at: Instant::now() };
+        shared.receive(&received);
+        out.respond("202 Accepted", "text/plain", b"Accepted");
+        let turn = Turn { received, era: shared.script.era, out: Out::Sse(connection) };
+        let shared = Arc::clone(shared);
+        std::thread::spawn(move || shared.script.serve(&turn, &shared));
+    }
+    Ok(())
 }
 
 /// One HTTP connection: requests one after the other.

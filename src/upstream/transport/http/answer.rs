@@ -268,13 +268,23 @@ impl EventStream {
     /// # Errors
     /// If the stream breaks, or an event is too large.
     pub(in crate::upstream) async fn next(&mut self) -> Result<Option<sse::Event>, Failure> {
+        while let Some(event) = self.next_of_any_kind().await? {
+            let is_message = event.event.as_deref().is_none_or(|name| name == "message");
+            if is_message && !event.data.is_empty() {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next event, whatever its name; `None` at the end of the stream. Cancel safe.
+    ///
+    /// # Errors
+    /// If the stream breaks, or an event is too large.
+    pub(in crate::upstream) async fn next_of_any_kind(&mut self) -> Result<Option<sse::Event>, Failure> {
         loop {
             if let Some(event) = self.decoder.next_event() {
-                let is_message = event.event.as_deref().is_none_or(|name| name == "message");
-                if is_message && !event.data.is_empty() {
-                    return Ok(Some(event));
-                }
-                continue;
+                return Ok(Some(event));
             }
             let idle = self.idle.filter(|_| self.decoder.is_mid_event());
             match next_chunk(&mut self.response, idle).await? {
