@@ -1,8 +1,9 @@
-//! Our face towards clients: one HTTP endpoint for both eras.
+//! Our face towards clients: one HTTP endpoint, or one pipe, for both eras.
 //!
 //! A request's road: `accept` (connections) → `http` (paths, Host, Origin, credentials) → `post` (body) →
-//! `classify` (era) → `modern` or `legacy` → the gateway → `reply` (what it looks like) → `stream` (one document, or
-//! events before it). Streams that stay open are in `listening`.
+//! `classify` (era) → `modern` or `legacy` → the gateway → `running` (the call) → `reply` (what its end looks
+//! like) → `stream` (one document, or events before it). Streams that stay open are in `listening`. A pipe (`pipe`) takes the same
+//! road from `classify` on.
 //!
 //! Must not know: upstreams.
 
@@ -22,10 +23,14 @@ mod level;
 mod listening;
 mod media;
 mod modern;
+mod outlet;
 mod patience;
+mod pipe;
 mod post;
 mod reply;
+mod running;
 mod site;
 mod stream;
 
 pub use self::http::serve;
+pub use self::pipe::converse;

@@ -183,14 +183,34 @@ impl EventSink {
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     token: CancellationToken,
-    reason: Arc<OnceLock<Box<str>>>,
+    reason: Arc<OnceLock<Reason>>,
+}
+
+/// Why a call ends early.
+#[derive(Debug)]
+struct Reason {
+    text: Box<str>,
+    /// Whether its client said so, and so expects no answer.
+    is_wish: bool,
 }
 
 impl Cancel {
     /// Ends the call.
     pub fn cancel(&self, reason: &str) {
-        let _first = self.reason.set(reason.into());
+        let _first = self.reason.set(Reason { text: reason.into(), is_wish: false });
         self.token.cancel();
+    }
+
+    /// Ends the call because its client says so.
+    pub fn withdraw(&self, reason: &str) {
+        let _first = self.reason.set(Reason { text: reason.into(), is_wish: true });
+        self.token.cancel();
+    }
+
+    /// Whether it was its client that ended it.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.reason.get().is_some_and(|reason| reason.is_wish)
     }
 
     /// Waits until somebody ends the call. Cancel safe.
@@ -201,7 +221,7 @@ impl Cancel {
     /// Why it was ended, if it was.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
-        self.reason.get().map(|reason| &**reason)
+        self.reason.get().map(|reason| &*reason.text)
     }
 }
 

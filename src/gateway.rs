@@ -7,6 +7,7 @@
 mod access;
 mod admit;
 mod error;
+mod explain;
 mod extensions;
 mod feed;
 mod limits;
@@ -38,6 +39,7 @@ use tasks::TaskIds;
 pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
+pub use explain::{Explanation, NoSuchClient, Question, Step, StepOutcome, Verdict};
 pub use feed::{Change, Seen, Watch};
 pub use limits::EdgeCaller;
 pub use local::{CacheScope, Page};

@@ -20,7 +20,7 @@ pub use events::{
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
     UpstreamStderr, UpstreamUnlisted,
 };
-pub use lifecycle::{Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
+pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
 pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};
 pub use metrics::{

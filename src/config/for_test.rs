@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    CallLimits, Charset, ClientConfig, Config, Filter, Http, Isolation, Limits, Log, LogFormat, Naming,
+    CallLimits, Charset, ClientConfig, Config, Http, Isolation, Limits, Log, LogFormat, Naming, Rules,
     ServerInfo, Sessions, Sharing, Transport, UpstreamConfig,
 };
 
@@ -14,8 +14,10 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
     Config {
         listen: ([127, 0, 0, 1], 0).into(),
         admin: None,
+        is_admin_named: false,
         demo: None,
         upstreams: upstreams.collect(),
+        roles: vec![],
         clients: clients.iter().map(|name| client(name)).collect(),
         limits: limits(),
         naming: Naming { separator: "__".into(), max_length: 64, charset: Charset::Strict },
@@ -32,6 +34,7 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         server_info: ServerInfo::default(),
         drain_timeout: Duration::from_secs(30),
         log: Log { format: LogFormat::Human, level: "info".into() },
+        file: "gateway.yaml".into(),
         hash: "0".repeat(16),
     }
 }
@@ -47,10 +50,7 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
         }),
         era: None,
         prefix: format!("{name}__"),
-        tools: Filter::default(),
-        resources: Filter::default(),
-        prompts: Filter::default(),
-        extensions: None,
+        rules: Rules::default(),
         timeout: Duration::from_secs(60),
         connect_timeout: Duration::from_secs(30),
         list_timeout: Duration::from_secs(30),
@@ -72,10 +72,8 @@ fn client(name: &str) -> ClientConfig {
         name: name.into(),
         tokens: vec![],
         is_anonymous: false,
-        tools: Filter::default(),
-        resources: Filter::default(),
-        prompts: Filter::default(),
-        extensions: None,
+        roles: vec![],
+        rules: Rules::default(),
         limits: CallLimits::default(),
     }
 }
@@ -88,6 +86,7 @@ fn limits() -> Limits {
         edge: None,
         sessions: 10_000,
         streams: 1_000,
+        pipe_calls: 1_000,
         depth: 128,
         header_timeout: Duration::from_secs(10),
         body_timeout: Duration::from_secs(30),

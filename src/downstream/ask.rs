@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::stream::DISCONNECTED;
+use super::running::DISCONNECTED;
 use crate::exchange::{Answer, Call, Outcome, ResultForm};
 use crate::gateway::{Gateway, GatewayError, GatewayErrorKind};
 use crate::mcp::{Body, Id, Message, Raw, Response};

@@ -23,7 +23,7 @@ use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
 use crate::gateway::{EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
 use crate::mcp::{Code, Era, Id, ListKind, Method, Raw, Request};
 use crate::seal::SealError;
-use crate::telemetry::StreamKind;
+use crate::telemetry::{ClientRefused, StreamKind};
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers::SESSION_ID;
 
@@ -138,6 +138,13 @@ impl Endpoint {
         }
         let found = single(headers, SESSION_ID).and_then(|id| self.sessions.find(id, &caller.principal.name));
         found.map_or(Presented::Unknown, Presented::Live)
+    }
+
+    /// Logs and counts a reply if it is a refusal.
+    pub(super) fn note(&self, reply: &Reply) {
+        if let Some(reason) = &reply.refusal {
+            ClientRefused { status: reply.status.as_u16(), reason }.emit(self.gateway.metrics());
+        }
     }
 
     /// A place for one more stream of this caller that stays open.

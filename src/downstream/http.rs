@@ -33,7 +33,7 @@ use super::site::Site;
 use super::{legacy, post, stream};
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
-use crate::telemetry::{ClientRefused, StreamKind};
+use crate::telemetry::StreamKind;
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
 
@@ -157,9 +157,7 @@ fn panicked(_payload: Box<dyn Any + Send + 'static>) -> Response {
 
 /// Writes a reply in a type that the client takes, and logs it if it is a refusal.
 pub(super) fn answer(endpoint: &Endpoint, reply: Reply, accepts: Accepts) -> Response {
-    if let Some(reason) = &reply.refusal {
-        ClientRefused { status: reply.status.as_u16(), reason }.emit(endpoint.gateway.metrics());
-    }
+    endpoint.note(&reply);
     match accepts.takes_json() || reply.body.is_empty() {
         true => stream::respond(reply),
         false => stream::one_event(reply),

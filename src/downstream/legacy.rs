@@ -8,9 +8,7 @@ use super::endpoint::{Caller, Endpoint, Step, Terms, quoted};
 use super::legacy_session::SessionUse;
 use super::level::{Level, Logs};
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
-use crate::mcp::{
-    Code, Era, Id, ListKind, Message, Method, Notification, ProtocolVersion, Request, Routing, TaskMode,
-};
+use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Request, Routing, TaskMode};
 use crate::telemetry::ClientRefused;
 use crate::translate::from_legacy::{self, Asking, Handshake};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
@@ -43,7 +41,8 @@ pub(super) fn serve(
     let request = match message {
         Message::Request(request) => request,
         Message::Notification(notification) => {
-            notice(endpoint, caller, session, &notification);
+            // One that names no call comes too late, which is nobody's fault.
+            let _is_known = endpoint.in_flight.notice(caller.scope(session), &notification);
             return Step::Done(Reply::accepted());
         }
         Message::Response(response) => {
@@ -111,18 +110,6 @@ fn initialize(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply 
                 .emit(endpoint.gateway.metrics());
             reply
         }
-    }
-}
-
-fn notice(endpoint: &Endpoint, caller: &Caller, session: Option<&SessionUse>, notification: &Notification) {
-    if &*notification.method != "notifications/cancelled" {
-        return;
-    }
-    let id = notification.param("requestId").and_then(|raw| Id::from_text(raw.bytes().clone()));
-    let reason = notification.param_string("reason");
-    if let Some(id) = id {
-        let reason = reason.as_deref().unwrap_or("cancelled by the client");
-        endpoint.in_flight.cancel(caller.scope(session), id, reason);
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) struct Listening {
     inquiries: Option<mpsc::Receiver<Inquiry>>,
     questions: Arc<Questions>,
     /// What is sent at once.
-    opening: Option<Bytes>,
+    opening: Option<Piece>,
     keep_alive: Duration,
     /// `Implementation` of the gateway.
     server_info: Bytes,
@@ -91,6 +91,13 @@ pub(super) struct Listening {
     closing: CancellationToken,
     is_over: bool,
     _place: Place,
+}
+
+/// What is sent on a stream that stays open.
+pub(super) enum Piece {
+    Message(Bytes),
+    /// Nothing, but that the stream lives.
+    Silence,
 }
 
 /// On whose behalf a stream speaks.
@@ -119,7 +126,7 @@ impl Listening {
         let kept = session.open_stream();
         let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen());
         let listening =
-            Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), KEEP_ALIVE), place);
+            Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), Piece::Silence), place);
         Self { inquiries: Some(session.peer.listen()), ..listening }
     }
 
@@ -131,11 +138,11 @@ impl Listening {
         place: Place,
     ) -> Self {
         let watch = endpoint.gateway.watch(&caller.principal, kinds, None);
-        let opening = sse::write_event(None, None, &acknowledgement(&id, kinds));
+        let opening = Piece::Message(acknowledgement(&id, kinds));
         Self::new(endpoint, watch, (Voice::Subscription(id), opening), place)
     }
 
-    fn new(endpoint: &Endpoint, watch: Watch, (voice, opening): (Voice, Bytes), place: Place) -> Self {
+    fn new(endpoint: &Endpoint, watch: Watch, (voice, opening): (Voice, Piece), place: Place) -> Self {
         Self {
             watch,
             voice,
@@ -154,35 +161,38 @@ impl Listening {
     /// The stream as a response.
     pub(super) fn into_response(self) -> Response {
         let frames = stream::unfold(self, |mut listening| async move {
-            let frame = listening.frame().await?;
+            let frame = match listening.next().await? {
+                Piece::Message(message) => sse::write_event(None, None, &message),
+                Piece::Silence => KEEP_ALIVE,
+            };
             Some((Ok::<_, Infallible>(frame), listening))
         });
         event_stream(Body::from_stream(frames))
     }
 
     /// The next piece of the stream; `None` at its end. Cancel safe.
-    async fn frame(&mut self) -> Option<Bytes> {
+    pub(super) async fn next(&mut self) -> Option<Piece> {
         if self.is_over {
             return None;
         }
-        let frame = match self.opening.take() {
+        let piece = match self.opening.take() {
             Some(opening) => opening,
-            None => match self.next().await {
-                Next::Silence => KEEP_ALIVE,
-                Next::Change(change) => self.tell(change),
+            None => match self.wait().await {
+                Next::Silence => Piece::Silence,
+                Next::Change(change) => Piece::Message(self.tell(change)),
                 Next::Inquiry(inquiry) => self.ask(inquiry),
                 Next::Ended => return None,
                 Next::Closing => {
                     self.is_over = true;
-                    sse::write_event(None, None, &self.farewell()?)
+                    Piece::Message(self.farewell()?)
                 }
             },
         };
         self.quiet_until = Instant::now().checked_add(self.keep_alive);
-        Some(frame)
+        Some(piece)
     }
 
-    async fn next(&mut self) -> Next {
+    async fn wait(&mut self) -> Next {
         let ended = match &self.voice {
             Voice::Session(_, kept) => Some(kept),
             Voice::Subscription(_) => None,
@@ -197,11 +207,11 @@ impl Listening {
         }
     }
 
-    /// Puts a question to the client of the session; its answer comes as a POST.
-    fn ask(&self, inquiry: Inquiry) -> Bytes {
-        let Voice::Session(session, _) = &self.voice else { return KEEP_ALIVE };
+    /// Puts a question to the client of the session; its answer comes by itself.
+    fn ask(&self, inquiry: Inquiry) -> Piece {
+        let Voice::Session(session, _) = &self.voice else { return Piece::Silence };
         let id = self.questions.expect(&session.id, inquiry.answer);
-        sse::write_event(None, None, &Question::of(&inquiry.request).write(&Id::from(id)))
+        Piece::Message(Question::of(&inquiry.request).write(&Id::from(id)))
     }
 
     fn tell(&self, change: Change) -> Bytes {
@@ -213,7 +223,7 @@ impl Listening {
             }
             Voice::Subscription(id) => Some(object(&[("_meta", Some(tag(id, None)))])),
         };
-        sse::write_event(None, None, &notification(kind.changed(), params))
+        notification(kind.changed(), params)
     }
 
     /// What is said when the gateway stops: a subscription ends with its result.

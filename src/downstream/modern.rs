@@ -35,11 +35,16 @@ pub(super) fn supported() -> serde_json::Value {
     newest_first().map(ProtocolVersion::as_str).collect::<Vec<_>>().into()
 }
 
-/// Serves one message. Its era is modern.
-pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, message: Message) -> Step {
+/// Serves one message. Its era is modern. On a pipe there are no `headers`.
+pub(super) fn serve(
+    endpoint: &Endpoint,
+    caller: &Caller,
+    headers: Option<&HeaderMap>,
+    message: Message,
+) -> Step {
     let request = match message {
         Message::Request(request) => request,
-        // No notification means anything over HTTP: closing the stream is what cancels.
+        // No notification means anything here: over HTTP, closing the stream is what cancels.
         Message::Notification(_) | Message::Response(_) => return Step::Done(Reply::accepted()),
     };
     let hop = match check(headers, &request) {
@@ -99,7 +104,7 @@ fn missing_tasks() -> ErrorBody {
 }
 
 /// Checks what each request must carry, and that headers and body agree.
-fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
+fn check(headers: Option<&HeaderMap>, request: &Request) -> Result<Hop, ErrorBody> {
     let malformed = |text: String| ErrorBody::new(Code::InvalidParams, text);
     let required = |key: &str| {
         request
@@ -121,15 +126,19 @@ fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
     if log_level.as_ref().is_some_and(|raw| Level::read(raw).is_none()) {
         return Err(malformed(format!("{:?} must be one of {}", key::LOG_LEVEL, Level::NAMES)));
     }
-    agree(headers, headers::PROTOCOL_VERSION, &version, Encoding::Plain)?;
+    if let Some(headers) = headers {
+        agree(headers, headers::PROTOCOL_VERSION, &version, Encoding::Plain)?;
+    }
     if ProtocolVersion::known(&version).is_none_or(|version| version.era() != Era::Modern) {
         let text = format!("Unsupported protocol version: {version}");
         return Err(ErrorBody::new(Code::UnsupportedVersion, text)
             .with_data(json!({"supported": supported(), "requested": version})));
     }
-    agree(headers, headers::METHOD, &request.method, Encoding::Plain)?;
-    if let Some(name) = named(request) {
-        agree(headers, headers::NAME, &name, Encoding::Marked)?;
+    if let Some(headers) = headers {
+        agree(headers, headers::METHOD, &request.method, Encoding::Plain)?;
+        if let Some(name) = named(request) {
+            agree(headers, headers::NAME, &name, Encoding::Marked)?;
+        }
     }
     let tasks = extension::declares(&capabilities, extension::TASKS).then_some(TaskMode::ByServer);
     let (capabilities, progress_token) = (Some(capabilities), request.meta(key::PROGRESS_TOKEN));
@@ -192,12 +201,10 @@ fn is_same_integer(said: &str, body: &str) -> bool {
 fn check_mirrored(
     endpoint: &Endpoint,
     caller: &Caller,
-    headers: &HeaderMap,
+    headers: Option<&HeaderMap>,
     (method, request): (Method, &Request),
 ) -> Result<(), ErrorBody> {
-    if method != Method::ToolsCall {
-        return Ok(());
-    }
+    let Some(headers) = headers.filter(|_| method == Method::ToolsCall) else { return Ok(()) };
     let tool = request.param_string("name");
     let tool = tool.and_then(|name| endpoint.gateway.listed_tool(&caller.principal, &name));
     let Some(mirror) = tool.and_then(|tool| Mirror::of(&tool).ok()) else { return Ok(()) };
@@ -249,14 +256,14 @@ fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request)
 }
 
 /// Opens a subscription to what the filter asks for and Waypost tells.
-fn listen(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, request: Request) -> Step {
+fn listen(endpoint: &Endpoint, caller: &Caller, headers: Option<&HeaderMap>, request: Request) -> Step {
     let kinds = match asked_for(&request) {
         Ok(kinds) => kinds,
         Err(error) => {
             return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &error));
         }
     };
-    if !Accepts::of(headers).takes_stream() {
+    if headers.is_some_and(|headers| !Accepts::of(headers).takes_stream()) {
         let text = "subscriptions/listen answers with text/event-stream; Accept does not cover it";
         let error = ErrorBody::new(Code::Http(StatusCode::NOT_ACCEPTABLE.as_u16()), text);
         return Step::Done(Reply::refuse(StatusCode::NOT_ACCEPTABLE, Some(&request.id), &error));

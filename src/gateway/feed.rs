@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::Gateway;
+use super::{Gateway, Health, Offer};
 use crate::exchange::Principal;
 use crate::mcp::ListKind;
 
@@ -77,6 +77,16 @@ impl Gateway {
             is_due: true,
             gateway: Arc::clone(self),
         }
+    }
+
+    /// Waits until no upstream is being connected for the first time any more: each has been read, or has failed
+    /// once. What is offered then is served already.
+    ///
+    /// Cancel safe.
+    pub async fn settle(&self) {
+        let mut beats = self.feed.0.subscribe();
+        let is_first = |offer: &Arc<Offer>| matches!(offer.health, Health::Connecting);
+        while self.current.load().offers.iter().any(is_first) && beats.changed().await.is_ok() {}
     }
 
     /// The lists of `principal` as they are now.

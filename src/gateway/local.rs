@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Gateway, GatewayError, GatewayErrorKind, Health, Offer};
-use crate::config::{ClientConfig, Filter};
 use crate::exchange::Principal;
 use crate::mcp::{ListKind, Method, extension, has_capability};
 
@@ -85,11 +84,8 @@ impl Gateway {
 
     /// Whether everybody is the same client, who may see everything.
     pub(super) fn is_one_for_all(&self) -> bool {
-        let is_open = |client: &ClientConfig| {
-            ListKind::ALL.into_iter().all(|kind| *client.filter(kind) == Filter::default())
-        };
         match self.config.clients.as_slice() {
-            [only] => only.is_anonymous && is_open(only),
+            [only] => only.is_anonymous && only.is_open(),
             _ => false,
         }
     }

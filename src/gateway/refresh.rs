@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Current, Gateway, Health, Offer};
 use crate::catalog::{Snapshot, Source};
-use crate::config::{ClientConfig, Filter, Pattern};
+use crate::config::{ClientConfig, Filter, Pattern, Rules};
 use crate::mcp::{ListKind, PerKind};
 use crate::telemetry::{EntrySkipped, RuleUnmatched};
 
@@ -24,9 +24,9 @@ const GATHER: Duration = Duration::from_millis(100);
 const FILTERED: [(ListKind, &str); 3] =
     [(ListKind::Tools, "tools"), (ListKind::Resources, "resources"), (ListKind::Prompts, "prompts")];
 
-/// What a client sees of each kind.
-pub(super) fn filters(client: &ClientConfig) -> PerKind<Filter> {
-    PerKind::of(|kind| client.filter(kind).clone())
+/// The filters of a client's layers.
+pub(super) fn filters(client: &ClientConfig) -> PerKind<Vec<Filter>> {
+    PerKind::of(|kind| client.layers().map(|layer| layer.rules.filter(kind).clone()).collect())
 }
 
 impl Gateway {
@@ -61,7 +61,7 @@ impl Gateway {
             upstream: upstream.index,
             label: &upstream.name,
             names,
-            filters: PerKind::of(|kind| upstream.filter(kind)),
+            filters: PerKind::of(|kind| upstream.rules.filter(kind)),
             lists: PerKind::of(|kind| offer.lists.kind(kind).entries.as_slice()),
         });
         let clients = self.config.clients.iter().map(filters);
@@ -88,19 +88,22 @@ impl Gateway {
                 // What a template can make is not known.
                 let is_open = kind == ListKind::Resources && !offer.lists.templates.entries.is_empty();
                 let names: Vec<&str> = entries.iter().map(|listed| &*listed.name).collect();
-                for pattern in unmatched(upstream.filter(kind), &names).filter(|_| !is_open) {
+                for pattern in unmatched(upstream.rules.filter(kind), &names).filter(|_| !is_open) {
                     self.report_rule(&scope, pattern, reported);
                 }
             }
         }
         if offers.iter().all(is_ready) {
-            for client in &self.config.clients {
-                self.report_client(client, snapshot, reported);
+            let roles = self.config.roles.iter().map(|role| (format!("roles.{}", role.name), &role.rules));
+            let clients = self.config.clients.iter();
+            let clients = clients.map(|client| (format!("clients.{}", client.name), &client.rules));
+            for (scope, rules) in roles.chain(clients) {
+                self.report_rules(&scope, rules, snapshot, reported);
             }
         }
     }
 
-    fn report_client(&self, client: &ClientConfig, snapshot: &Snapshot, reported: &mut Reported<'_>) {
+    fn report_rules(&self, scope: &str, rules: &Rules, snapshot: &Snapshot, reported: &mut Reported<'_>) {
         for (kind, key) in FILTERED {
             let is_open = kind == ListKind::Resources && !snapshot.entries(ListKind::Templates).is_empty();
             let names: Vec<&str> = snapshot
@@ -108,8 +111,8 @@ impl Gateway {
                 .iter()
                 .map(|entry| if kind == ListKind::Resources { &*entry.native } else { &*entry.exposed })
                 .collect();
-            for pattern in unmatched(client.filter(kind), &names).filter(|_| !is_open) {
-                self.report_rule(&format!("clients.{}.{key}", client.name), pattern, reported);
+            for pattern in unmatched(rules.filter(kind), &names).filter(|_| !is_open) {
+                self.report_rule(&format!("{scope}.{key}"), pattern, reported);
             }
         }
     }

@@ -103,16 +103,14 @@ impl Gateway {
         let upstream = self.config.upstreams.iter().find(|upstream| sealed.upstream == *upstream.name);
         let upstream = upstream.filter(|_| is_own).ok_or_else(unknown)?;
         let has_tasks = |index: usize| current.offers.get(index)?.tasks;
-        let (Some(names), Some(client), true) = (
-            self.names.get(upstream.index),
-            self.config.clients.get(call.principal.client),
-            has_tasks(upstream.index) == Some(sealed.mode),
-        ) else {
+        let (Some(names), true) =
+            (self.names.get(upstream.index), has_tasks(upstream.index) == Some(sealed.mode))
+        else {
             return Err(unknown());
         };
         let exposed = names.expose(&sealed.tool);
-        let kind = ListKind::Tools;
-        if !upstream.filter(kind).admits(&sealed.tool) || !client.filter(kind).admits(&exposed) {
+        let tool = (ListKind::Tools, &*exposed, &*sealed.tool);
+        if !access::is_admitted(&self.config, &call.principal, upstream.index, tool) {
             return Err(access::denied_task(id, reveal));
         }
         let target = Target { upstream: upstream.index, native: (&*sealed.native).into() };

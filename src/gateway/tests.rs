@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::config::{CallLimits, Filter, Pattern, Rate, for_test};
+
+mod explain;
+use crate::config::{CallLimits, Filter, Pattern, Rate, RoleConfig, Rules, for_test};
 use crate::exchange::{Answer, EventSink, Hop, Principal, ResultForm};
 use crate::mcp::{Body, ListKind, Message, Method, PerKind, Raw, Request};
 use crate::wire::json;
@@ -109,8 +111,8 @@ fn patterns(texts: &[&str]) -> Vec<Pattern> {
 fn gateway(upstreams: Vec<Arc<dyn Upstream>>, change: impl FnOnce(&mut Config)) -> Arc<Gateway> {
     let mut config = for_test::config(&["a", "b"], &["open", "reader"]);
     let first = Arc::make_mut(config.upstreams.first_mut().unwrap());
-    first.tools.deny = patterns(&["drop"]);
-    config.clients[1].tools = Filter { allow: Some(patterns(&["a__read"])), deny: vec![] };
+    first.rules.tools.deny = patterns(&["drop"]);
+    config.clients[1].rules.tools = Filter { allow: Some(patterns(&["a__read"])), deny: vec![] };
     change(&mut config);
     Gateway::new(Arc::new(config), Arc::new(Metrics::default()), upstreams)
 }
@@ -148,6 +150,41 @@ async fn what_is_listed_is_callable_and_what_is_not_never_reaches_the_upstream()
             let is_listed = listed.iter().any(|listed| listed == name);
             assert_eq!(result.is_ok(), is_listed, "{client} {name:?}");
             assert_eq!(reached, usize::from(is_listed), "{client} {name:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn roles_only_narrow() {
+    let rules = |allow: Option<&[&str]>, deny: &[&str]| Rules {
+        tools: Filter { allow: allow.map(patterns), deny: patterns(deny) },
+        ..Rules::default()
+    };
+    let role = |name: &str, rules: Rules| Arc::new(RoleConfig { name: name.into(), rules });
+    let (readers, quiet) =
+        (role("readers", rules(Some(&["*read", "b__*"]), &[])), role("quiet", rules(None, &["b__read"])));
+    let upstreams = || -> Vec<Arc<dyn Upstream>> {
+        vec![scripted("a", ready(&["read", "write", "drop"])), scripted("b", ready(&["read", "x"]))]
+    };
+    for (roles, seen) in [
+        (vec![], vec!["a__read", "a__write", "b__read", "b__x"]),
+        (vec![&readers], vec!["a__read", "b__read", "b__x"]),
+        (vec![&quiet], vec!["a__read", "a__write", "b__x"]),
+        (vec![&readers, &quiet], vec!["a__read", "b__x"]),
+    ] {
+        let gateway = gateway(upstreams(), |config| {
+            let roles: Vec<_> = roles.into_iter().cloned().collect();
+            config.clients.iter_mut().for_each(|client| client.roles.clone_from(&roles));
+        });
+        refreshed(&gateway).await;
+        assert_eq!(names_seen(&gateway, 0), seen);
+        assert_eq!(
+            names_seen(&gateway, 1),
+            ["a__read"],
+            "a role gives nothing that the client's own rules do not"
+        );
+        for name in ["a__read", "a__write", "a__drop", "b__read", "b__x"] {
+            assert_eq!(gateway.call(call(0, name)).await.is_ok(), seen.contains(&name), "{name}");
         }
     }
 }

@@ -20,7 +20,7 @@ use super::transport::http::{Endpoint, Surroundings};
 use super::transport::sse::Stream;
 use super::transport::stdio::{self, Pipe};
 use super::transport::{Reply, Transport};
-use super::unsolicited::Unsolicited;
+use super::unsolicited::{Doubts, Unsolicited};
 use super::wire::Wire;
 use crate::config::{self, HttpKind, UpstreamConfig};
 use crate::mcp::{Era, ProtocolVersion};
@@ -40,6 +40,7 @@ pub(super) struct Dialer {
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
     memory: Mutex<Memory>,
+    doubts: Arc<Doubts>,
     /// For what is asked outside of calls.
     waits: Patience,
     /// The latest way over HTTP that all share.
@@ -79,6 +80,7 @@ impl Dialer {
             metrics,
             tasks,
             waits,
+            doubts: Arc::default(),
             memory: Mutex::default(),
             shared: Mutex::default(),
         }
@@ -136,8 +138,8 @@ impl Dialer {
 
     fn unsolicited(&self, tenancy: &Tenancy) -> Arc<Unsolicited> {
         let outside = tenancy.session.clone().map(|session| Outside::new(session, self.waits.clone()));
-        let (name, metrics) = (Arc::clone(&self.config.name), Arc::clone(&self.metrics));
-        Arc::new(Unsolicited::new(name, metrics, outside))
+        let about = (Arc::clone(&self.config.name), Arc::clone(&self.metrics));
+        Arc::new(Unsolicited::new(about, Arc::clone(&self.doubts), outside))
     }
 
     /// A way to the server. Own connections use the TCP connections of the one that all share.

@@ -1,5 +1,5 @@
 //! What a server says without being asked: changes of its lists, log lines that belong to no call, requests
-//! of its own, and noise. One per connection.
+//! of its own, and noise. One per connection; what is said of the lists counts on any of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,28 +15,31 @@ use crate::telemetry::{EventMissed, Metrics, UpstreamNoise};
 /// How much of a piece of noise is shown.
 const SAMPLE: usize = 200;
 
+/// Which lists of a server have changed, on whatever connection it was said.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    changed: Notify,
+    doubted: Mutex<PerKind<bool>>,
+}
+
 /// Takes what belongs to no call.
 #[derive(Debug)]
 pub(super) struct Unsolicited {
     upstream: Arc<str>,
     metrics: Arc<Metrics>,
-    changed: Notify,
-    doubted: Mutex<PerKind<bool>>,
+    doubts: Arc<Doubts>,
     answers: AtomicBool,
     /// Who can be asked outside of calls.
     outside: Option<Outside>,
 }
 
 impl Unsolicited {
-    pub(super) fn new(upstream: Arc<str>, metrics: Arc<Metrics>, outside: Option<Outside>) -> Self {
-        Self {
-            upstream,
-            metrics,
-            changed: Notify::new(),
-            doubted: Mutex::default(),
-            answers: AtomicBool::new(true),
-            outside,
-        }
+    pub(super) fn new(
+        (upstream, metrics): (Arc<str>, Arc<Metrics>),
+        doubts: Arc<Doubts>,
+        outside: Option<Outside>,
+    ) -> Self {
+        Self { upstream, metrics, doubts, answers: AtomicBool::new(true), outside }
     }
 
     /// From now on requests of the server are left unanswered: modern servers may send none, and must not
@@ -48,16 +51,16 @@ impl Unsolicited {
     /// Waits until the server says that lists of its have changed, or somebody found it out, and tells which.
     /// What happens while nobody waits is kept, once. Cancel safe.
     pub(super) async fn changed(&self) -> PerKind<bool> {
-        self.changed.notified().await;
-        std::mem::take(&mut *self.doubted.lock().unwrap_or_else(PoisonError::into_inner))
+        self.doubts.changed.notified().await;
+        std::mem::take(&mut *self.doubts.doubted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Has these lists read again.
     pub(super) fn doubt(&self, kinds: &[ListKind]) {
-        let mut doubted = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut doubted = self.doubts.doubted.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.iter().for_each(|kind| *doubted.kind_mut(*kind) = true);
         drop(doubted);
-        self.changed.notify_one();
+        self.doubts.changed.notify_one();
     }
 
     /// The client of a call missed a notification.

@@ -134,6 +134,17 @@ def run_group(command: list[Any], errors: Path, seconds: float = 180) -> tuple[b
     return output, code
 
 
+def make_launchers(command: list[str], environment: dict[str, str]) -> list[Client]:
+    """The clients that launch Waypost themselves, and speak with it over stdio."""
+    clients = make_clients({"python": "", "typescript": ""})
+    chosen = [client for client in clients if not client.bridge]
+    for client in chosen:
+        client.name += " over stdio"
+        client.bridge = lambda *_: command
+        client.environment = environment
+    return chosen
+
+
 def make_clients(tokens: dict[str, str]) -> list[Client]:
     clients = HERE / "clients"
     modules = ENVIRONMENT / "node" / "interop" / "clients"

@@ -24,6 +24,7 @@ from harness import (
     PYTHON_V1,
     PYTHON_V2,
     TARGET,
+    WAYPOST,
     Process,
     Tally,
     Waypost,
@@ -35,8 +36,8 @@ from harness import (
     stopping,
     wait_until,
 )
-from inspector import run_inspector
-from plans import Client, Plan, judge_run, make_clients
+from inspector import launched, reached, run_inspector
+from plans import Client, Plan, judge_run, make_clients, make_launchers
 from upstreams import LEGACY, MODERN, Server, make_servers, own_calls
 
 from examples import run_examples
@@ -201,7 +202,7 @@ def run_through_waypost(
         plan = plan_for(client, f"n{number}", only_parallel=False)
         judge_run(tally, plan, plan.run(work), reference)
     for number, era in enumerate(("legacy", "modern")):
-        run_inspector(tally, waypost.url, tokens["typescript"], era, servers, f"i{number}")
+        run_inspector(tally, reached(waypost.url, tokens["typescript"]), era, servers, f"i{number}")
 
     # Everybody at the same time: all of them count their requests from the same small numbers.
     with ThreadPoolExecutor(len(clients)) as pool:
@@ -212,6 +213,22 @@ def run_through_waypost(
 
     run_raw(tally, waypost, tokens)
     run_stop(tally, waypost)
+
+
+def run_launched(tally: Tally, servers: list[Server], work: Path, upstream_token: str) -> None:
+    """Every client launches Waypost itself, with upstreams of its own, and speaks with it over stdio."""
+    own = [server for server in servers if server.ours]
+    config = work / "launched.yaml"
+    config.write_text(json.dumps({"upstreams": {server.name: server.upstream for server in own}}))
+    command = [str(WAYPOST), "stdio", "--config", str(config), "--wait", "60"]
+    secrets = {"INTEROP_UPSTREAM_TOKEN": upstream_token}
+    for number, client in enumerate(make_launchers(command, secrets)):
+        plan = Plan("", client, own, lambda server: f"{server.name}__", f"p{number}")
+        plan.fill(only_parallel=False)
+        plan.unknown("nobody__echo", "git_log")
+        judge_run(tally, plan, plan.run(work), {})
+    for number, era in enumerate(("legacy", "modern")):
+        run_inspector(tally, launched(command, secrets, work), era, own, f"l{number}")
 
 
 def main() -> int:
@@ -230,6 +247,7 @@ def main() -> int:
             run_directly(tally, servers, work)
         else:
             run_through_waypost(tally, servers, processes, work, upstream_token)
+            run_launched(tally, servers, work, upstream_token)
             run_extensions(tally, processes, work)
             run_examples(tally, processes, work)
     code = tally.close("interop checks")

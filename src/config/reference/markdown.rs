@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::{
     AUTH, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, EXTENSIONS, Fate, ICON, LIMITS, LOG, NAMING,
-    POLICY, PROMPTS, RESOURCES, SERVER_INFO, SESSIONS, TOOLS, TOP, Table, UPSTREAM,
+    POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TOOLS, TOP, Table, UPSTREAM,
 };
 
 /// Every mapping, in the order of the page.
-pub(crate) static TABLES: [&Table; 19] = [
+pub(crate) static TABLES: [&Table; 20] = [
     &TOP,
     &UPSTREAM,
     &TOOLS,
@@ -17,6 +17,7 @@ pub(crate) static TABLES: [&Table; 19] = [
     &EXTENSIONS,
     &CALL_LIMITS,
     &DEFAULTS,
+    &ROLE,
     &CLIENT,
     &AUTH,
     &LIMITS,

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import httpx
 from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import ClientSession, McpError
@@ -86,7 +87,12 @@ async def main() -> None:
         say(step="close")
         return
     async with httpx.AsyncClient(headers=headers, timeout=90) as http:
-        async with streamable_http_client(plan["url"], http_client=http) as (read, write, _):
+        if plan.get("command"):
+            command, *arguments = plan["command"]
+            transport: Any = stdio_client(StdioServerParameters(command=command, args=arguments, env=plan["env"]))
+        else:
+            transport = streamable_http_client(plan["url"], http_client=http)
+        async with transport as (read, write, *_):
             async with ClientSession(read, write, logging_callback=on_log) as session:
                 await carry_out(session, plan)
     say(step="close")
