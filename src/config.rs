@@ -278,6 +278,8 @@ pub struct Limits {
     pub parked_calls: usize,
     /// The same of one client. Default 100.
     pub parked_calls_per_client: usize,
+    /// Tasks of one client that its list of tasks can have. Default 1,000.
+    pub listed_tasks: usize,
 }
 
 /// How exposed names are made.

@@ -16,6 +16,7 @@ mod port;
 mod record;
 mod refresh;
 mod rewrite;
+mod task_list;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use admit::admit;
 use feed::Feed;
 use limits::CallGuards;
 use record::CallRecord;
+use task_list::OwnTasks;
 use tasks::TaskIds;
 
 pub use crate::catalog::Listed;
@@ -53,6 +55,7 @@ pub struct Gateway {
     names: Vec<ExposedNames>,
     guards: CallGuards,
     task_ids: TaskIds,
+    own_tasks: OwnTasks,
     current: ArcSwap<Current>,
     feed: Feed,
 }
@@ -75,6 +78,7 @@ impl Gateway {
         Arc::new(Self {
             guards: CallGuards::new(&config),
             task_ids: TaskIds::new(&config),
+            own_tasks: OwnTasks::new(config.limits.listed_tasks),
             current: ArcSwap::from_pointee(Current {
                 snapshot: Snapshot::merge(std::iter::empty(), filters),
                 offers: upstreams.iter().map(|_| Arc::default()).collect(),

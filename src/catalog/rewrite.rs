@@ -127,7 +127,7 @@ impl Edit<'_> {
                     self.each(&inner, "content", Self::block);
                 }
             }
-            Routing::Local | Routing::List(_) | Routing::Reference | Routing::Extension => {}
+            Routing::Local | Routing::List(_) | Routing::Reference | Routing::Extension | Routing::Tasks => {}
         }
     }
 

@@ -169,9 +169,10 @@ fn the_full_file_says_everything_otherwise() {
     assert_eq!((github.connect_timeout, github.list_timeout), (seconds(5), seconds(6)));
     assert_eq!((github.grace, github.refresh), (seconds(0), seconds(0)));
     let (isolation, connections) = (Isolation::PerClient, 50);
-    assert_eq!(github.sharing, Sharing { isolation, connections, concurrency: 64, waiting: 0 });
-    let (time, plain) = (time.sharing, upstream(&loaded, "plain").sharing);
-    assert_eq!((time.isolation, time.connections, time), (Isolation::Shared, 32, plain));
+    let sharing = Sharing { isolation, connections, concurrency: 64, waiting: 0 };
+    assert_eq!(upstream(&loaded, "plain").sharing, sharing);
+    assert_eq!((time.sharing.isolation, time.sharing.connections), (Isolation::Shared, 32));
+    assert_eq!((github.sharing.isolation, github.sharing.connections), (Isolation::PerSession, 1_000));
     assert_eq!(texts(github.rules.tools.allow.as_ref().unwrap()), ["get_*", "list_*"]);
     assert_eq!(texts(&github.rules.tools.deny), ["*secret*"]);
     let rate = Rate { count: 60, period: seconds(60) };
@@ -198,10 +199,10 @@ fn the_full_file_says_everything_otherwise() {
 
     let layers: Vec<_> =
         config.clients[2].layers().map(|layer| (layer.section, layer.name, layer.rules.line)).collect();
-    assert_eq!(layers, [("roles", "reader", 84), ("roles", "quiet", 89), ("clients", "anonymous", 48)]);
+    assert_eq!(layers, [("roles", "reader", 81), ("roles", "quiet", 86), ("clients", "anonymous", 44)]);
     let reader = &config.roles[0].rules;
     assert_eq!(texts(reader.tools.allow.as_ref().unwrap()), ["gh__get_*", "time__*"]);
-    assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 81));
+    assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 82));
     assert!(reader.extensions.is_some() && !config.clients[2].is_open() && config.roles[1].rules.is_open());
     assert_eq!(&*config.file, "tests/data/config/good/full.yaml");
 

@@ -95,5 +95,6 @@ fn limits() -> Limits {
         answer_timeout: Duration::from_secs(300),
         parked_calls: 1_000,
         parked_calls_per_client: 100,
+        listed_tasks: 1_000,
     }
 }

@@ -62,10 +62,10 @@ pub(super) fn serve(
         Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference | Routing::Extension)) => {
             call(endpoint, caller, session, (method, request, asking))
         }
-        Some((method, Routing::Task)) if has_tasks(endpoint, session, method) => {
+        Some((method, Routing::Task | Routing::Tasks)) if has_tasks(endpoint, session, method) => {
             call(endpoint, caller, session, (method, request, asking))
         }
-        Some((_, Routing::Local | Routing::Task)) | None => Step::Done(unknown(&request)),
+        Some((_, Routing::Local | Routing::Task | Routing::Tasks)) | None => Step::Done(unknown(&request)),
     }
 }
 

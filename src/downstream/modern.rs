@@ -71,7 +71,7 @@ pub(super) fn serve(
             }
             call(endpoint, caller, (method, request, hop))
         }
-        Some((_, Routing::Local | Routing::Task)) | None => {
+        Some((_, Routing::Local | Routing::Task | Routing::Tasks)) | None => {
             let error = ErrorBody::new(Code::MethodNotFound, format!("Method not found: {}", request.method));
             Step::Done(Reply::error(Era::Modern, &request.id, &error))
         }
@@ -152,7 +152,12 @@ fn named(request: &Request) -> Option<String> {
         Routing::Name(_) => request.param_string("name"),
         Routing::Uri => request.param_string("uri"),
         Routing::Task if method.has_tasks(TaskMode::ByServer) => request.param_string(task::TASK_ID),
-        Routing::Task | Routing::Reference | Routing::List(_) | Routing::Local | Routing::Extension => None,
+        Routing::Task
+        | Routing::Tasks
+        | Routing::Reference
+        | Routing::List(_)
+        | Routing::Local
+        | Routing::Extension => None,
     }
 }
 

@@ -110,6 +110,8 @@ enum Subject {
     Named(Named),
     /// A task, by the id that its client has.
     Task(String),
+    /// A page of the caller's own tasks.
+    Tasks(Option<String>),
 }
 
 /// What a request names.
@@ -143,6 +145,7 @@ pub(super) fn admit(
             findings.tool = Some(tool);
             grant
         }
+        Subject::Tasks(cursor) => gateway.task_page(&current, &call, cursor.as_deref())?,
     };
     findings.upstream = Some(grant.target.upstream);
     let permit =
@@ -151,9 +154,12 @@ pub(super) fn admit(
         })?;
     let timeout = gateway.config.upstreams.get(grant.target.upstream).map(|upstream| upstream.timeout);
     let budget = timeout.unwrap_or_default();
+    if let Subject::Tasks(cursor) = &subject {
+        call.request = gateway.turn_to(&call.request, cursor.as_deref()).unwrap_or(call.request);
+    }
     let exposed = match subject {
         Subject::Task(id) => Some(id),
-        Subject::Named(_) => None,
+        Subject::Named(_) | Subject::Tasks(_) => None,
     };
     if let Some(id) = &exposed {
         call.request = tasks::inward(&call.request, id, &grant.target.native).unwrap_or(call.request);
@@ -187,6 +193,13 @@ fn subject(call: &Call) -> Result<Subject, GatewayError> {
             let id = call.request.param_string(TASK_ID);
             id.map(Subject::Task).ok_or_else(|| invalid("`params.taskId` must be a string"))
         }
+        Routing::Tasks => match call.request.param("cursor") {
+            Some(raw) if raw.text() != "null" => {
+                let cursor = raw.string().ok_or_else(|| invalid("`params.cursor` must be a string"))?;
+                Ok(Subject::Tasks(Some(cursor)))
+            }
+            Some(_) | None => Ok(Subject::Tasks(None)),
+        },
         Routing::Extension => Ok(Subject::Named(Named::Method(call.request.method.to_string()))),
         Routing::Local | Routing::List(_) => {
             Err(GatewayError::new(GatewayErrorKind::Internal, "the method goes to no upstream"))

@@ -19,6 +19,8 @@ pub enum Routing {
     Extension,
     /// Goes to the upstream that has the task `params.taskId`.
     Task,
+    /// Goes to every upstream that lists tasks, one page after the other.
+    Tasks,
 }
 
 macro_rules! methods {
@@ -63,7 +65,7 @@ macro_rules! methods {
                     (Routing::List(kind) | Routing::Name(kind), _) => Some(kind.capability()),
                     (Routing::Uri, _) => Some(ListKind::Resources.capability()),
                     (Routing::Reference, _) => Some("completions"),
-                    (Routing::Local | Routing::Extension | Routing::Task, _) => None,
+                    (Routing::Local | Routing::Extension | Routing::Task | Routing::Tasks, _) => None,
                 }
             }
 
@@ -94,4 +96,5 @@ methods! {
     TasksResult "tasks/result" Routing::Task;
     TasksUpdate "tasks/update" Routing::Task;
     TasksCancel "tasks/cancel" Routing::Task;
+    TasksList "tasks/list" Routing::Tasks;
 }

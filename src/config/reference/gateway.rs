@@ -127,6 +127,7 @@ pub(crate) static LIMITS: Table = Table {
         &ANSWER_TIMEOUT,
         &PARKED_CALLS,
         &PARKED_CALLS_PER_CLIENT,
+        &LISTED_TASKS,
         &EDGE,
     ],
     later: &[],
@@ -226,6 +227,13 @@ pub(crate) static PARKED_CALLS: Key<Bounded<u64>> = Key {
     name: "parked_calls",
     about: "Calls to upstreams up to 2025-11-25 that wait for an answer of their client at the same time. One more \
             that asks is ended.",
+    form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static LISTED_TASKS: Key<Bounded<u64>> = Key {
+    name: "listed_tasks",
+    about: "How many tasks of one client are remembered as its own, to list them (`tasks/list` of 2025-11-25); of \
+            more, those that were used last.",
     form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
 };
 
