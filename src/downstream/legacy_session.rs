@@ -59,6 +59,9 @@ pub(super) struct SessionUse {
     clock: Clock,
 }
 
+/// Is told of a session that has ended.
+type Bereaved = Box<dyn Fn(&Arc<str>) + Send + Sync>;
+
 /// All sessions, at most `limits.sessions` of them in memory.
 pub(super) struct SessionTable {
     sealer: Sealer,
@@ -70,7 +73,7 @@ pub(super) struct SessionTable {
     clock: Clock,
     metrics: Arc<Metrics>,
     /// Is told of each session that has ended for good.
-    bereaved: Box<dyn Fn(&Arc<str>) + Send + Sync>,
+    bereaved: Bereaved,
 }
 
 /// Milliseconds since 1970 that never go back.

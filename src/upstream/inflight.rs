@@ -182,7 +182,9 @@ impl InFlight {
             "notifications/message" => {
                 let owner = match self.attribution {
                     Attribution::Unknown => self.only_one_that_asked_for_logs(),
-                    known => self.lock().attribute(known, |_| true).cloned(),
+                    known @ (Attribution::OneUser | Attribution::OneCall) => {
+                        self.lock().attribute(known, |_| true).cloned()
+                    }
                 };
                 let Some(listener) = owner else { return Heard::Unattributed };
                 (listener, Event { kind: EventKind::Log, notification: notification.clone() })

@@ -72,7 +72,7 @@ pub(super) enum NotOpened {
 
 /// Shakes hands: `initialize`, and `notifications/initialized` once it is answered.
 pub(super) async fn shake_hands(wire: &Wire) -> Result<Handshake, NotOpened> {
-    let capabilities = wire.tenancy.declared(wire.transport.attributes_questions());
+    let capabilities = wire.tenancy.declared(&wire.transport);
     let write = |id: &Id| write_initialize(id, &capabilities);
     let reply = wire.ask(write, Arc::default()).await.map_err(NotOpened::Failure)?;
     let hello = read_initialize(&reply.response).map_err(|said| NotOpened::Answer(said, reply.status))?;

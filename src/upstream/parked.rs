@@ -258,7 +258,10 @@ impl Carried {
         call.events = events;
         let (token, origin) = (call.hop.progress_token.clone(), call.cancel.clone());
         // Its seat is taken until its end, parked or not: the server works on it.
-        let carried = async move { checkout.connection.call(&call, &native, Some(sink)).await };
+        let carried = async move {
+            let checkout = checkout;
+            checkout.connection.call(&call, &native, Some(sink)).await
+        };
         Self {
             call: Some(carried.boxed()),
             asked,

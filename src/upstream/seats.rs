@@ -167,19 +167,18 @@ mod tests {
         let seats = seats(1, 10);
         let first = seats.take(0, far()).await.unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
-        let mut waiting = Vec::new();
+        let tasks = tokio_util::task::TaskTracker::new();
         for (client, name) in [(0, "a1"), (0, "a2"), (0, "a3"), (1, "b1"), (2, "c1"), (1, "b2")] {
             let (seats, order) = (Arc::clone(&seats), Arc::clone(&order));
-            waiting.push(tokio::spawn(async move {
+            tasks.spawn(async move {
                 let _seat = seats.take(client, far()).await.unwrap();
                 order.lock().unwrap().push(name);
-            }));
+            });
             tokio::task::yield_now().await;
         }
         drop(first);
-        for task in waiting {
-            task.await.unwrap();
-        }
+        tasks.close();
+        tasks.wait().await;
         assert_eq!(*order.lock().unwrap(), ["a1", "b1", "c1", "a2", "b2", "a3"]);
     }
 

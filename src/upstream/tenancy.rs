@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::transport::Transport;
 use crate::config::{Isolation, Sharing};
 use crate::exchange::{Call, CallerSession};
 use crate::mcp::Raw;
@@ -96,8 +97,8 @@ impl Tenancy {
     }
 
     /// What is declared to the server: nothing, where whose a question is could not be told.
-    pub(super) fn declared(&self, attributes_questions: bool) -> Raw {
-        match attributes_questions || self.is_for_lists {
+    pub(super) fn declared(&self, transport: &Transport) -> Raw {
+        match transport.attributes_questions() || self.is_for_lists {
             true => self.capabilities.clone(),
             false => Raw::trusted(Bytes::from_static(b"{}")),
         }

@@ -58,6 +58,8 @@ pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Ses
             End::Never => return,
             End::Session => {
                 course.last_id = None;
+                // Reading the lists makes a new session, where no call does.
+                endpoint.doubt_lists();
                 if sessions.changed().await.is_err() {
                     return;
                 }

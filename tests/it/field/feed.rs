@@ -214,7 +214,7 @@ fn a_session_that_is_older_than_the_servers_hears_of_them() {
 #[test]
 fn ses_06_a_lost_upstream_session_takes_its_stream_along() {
     let up = telling(Era::Legacy).http();
-    let gateway = Config::new().upstream("up", &up).ready();
+    let gateway = Config::new().upstream_with("up", &up, json!({"isolation": "shared"})).ready();
     let client = Client::legacy(&gateway);
     let mut open = client.listening();
     up.wait_heard();
