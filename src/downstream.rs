@@ -31,6 +31,7 @@ mod reply;
 mod running;
 mod site;
 mod stream;
+mod threads;
 
 pub use self::http::serve;
 pub use self::pipe::converse;

@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::patience::Patient;
+use super::threads::Threads;
 
 /// A pause after a failed accept: out of descriptors, trying at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -59,13 +60,14 @@ pub(super) struct Bounds {
     pub(super) tick: Duration,
 }
 
-/// Serves with `serve` until `shutdown`; then lets what is under way end, however long that takes. Calls
-/// `tick` every now and then, from the same task.
+/// Serves with `serve` until `shutdown`; then lets what is under way end, however long that takes. Each
+/// connection is served by one of `threads`, for as long as it lasts. Calls `tick` every now and then, from the
+/// same task.
 ///
 /// Cancel safe: dropping the future ends all connections at once.
 pub(super) async fn run<S, F>(
     listener: TcpListener,
-    bounds: Bounds,
+    (bounds, threads): (Bounds, &Threads),
     serve: S,
     tick: impl Fn(),
     shutdown: CancellationToken,
@@ -97,9 +99,14 @@ pub(super) async fn run<S, F>(
             }
             continue;
         }
+        // Out of descriptors or threads, there is nothing to tell anybody with.
+        let (Ok(socket), Some(seat)) = (socket.into_std(), threads.seat()) else { continue };
         let (builder, watcher) = (builder.clone(), graceful.watcher());
         let service = with_peer(serve.clone(), peer);
-        connections.spawn(async move {
+        let runtime = seat.runtime().clone();
+        let connection = async move {
+            let _seat = seat;
+            let Ok(socket) = TcpStream::from_std(socket) else { return };
             if timeout(bounds.header_timeout, beginning(&socket)).await.is_err() {
                 return;
             }
@@ -107,7 +114,8 @@ pub(super) async fn run<S, F>(
             let connection = builder.serve_connection(TokioIo::new(socket), service).into_owned();
             // A broken connection is its client's affair.
             drop(watcher.watch(connection).await);
-        });
+        };
+        connections.spawn_on(connection, &runtime);
     }
     drop((listener, turned_away));
     graceful.shutdown().await;

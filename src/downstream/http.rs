@@ -30,6 +30,7 @@ use super::listening::Listening;
 use super::media::{self, Accepts};
 use super::reply::{ErrorBody, Reply};
 use super::site::Site;
+use super::threads::Threads;
 use super::{legacy, post, stream};
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
@@ -44,7 +45,7 @@ const RETRY_CONNECTION: HeaderValue = HeaderValue::from_static("1");
 /// may take is the caller's business: dropping the future closes all connections at once.
 ///
 /// # Errors
-/// If the listener has no address, or the system no randomness for session ids.
+/// If the listener has no address, or the system no randomness for session ids, or no threads.
 pub async fn serve(
     listener: TcpListener,
     gateway: Arc<Gateway>,
@@ -62,7 +63,8 @@ pub async fn serve(
     let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
     let serve = move |request| door.clone().enter(request);
     let sessions = Arc::clone(&endpoint);
-    accept::run(listener, bounds, serve, move || sessions.sessions.sweep(), shutdown).await;
+    let threads = Threads::start()?;
+    accept::run(listener, (bounds, &threads), serve, move || sessions.sessions.sweep(), shutdown).await;
     endpoint.abandoned.close();
     endpoint.abandoned.wait().await;
     Ok(())

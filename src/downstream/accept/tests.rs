@@ -48,7 +48,11 @@ impl Running {
             counted.fetch_add(1, Ordering::SeqCst);
         };
         let mut tasks = JoinSet::new();
-        tasks.spawn(run(listener, bounds, serve, tick, stop.clone()));
+        let shutdown = stop.clone();
+        tasks.spawn(async move {
+            let threads = Threads::here();
+            run(listener, (bounds, &threads), serve, tick, shutdown).await;
+        });
         Self { address, stop, release, ticks, arrived, tasks }
     }
 

@@ -3,21 +3,24 @@
 //! Must not know: eras, sessions. Which headers a request carries comes with it.
 
 mod answer;
+mod client;
+mod dial;
 mod fault;
+mod received;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use reqwest::redirect::Policy;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::Full;
 use secrecy::ExposeSecret;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
-use url::{Host, Url};
+use url::Url;
 
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
@@ -25,6 +28,9 @@ use crate::mcp::ListKind;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::SESSION_ID;
+
+use client::Client;
+use received::Received;
 
 pub(in crate::upstream) use answer::EventStream;
 
@@ -34,12 +40,8 @@ const ASIDE: Duration = Duration::from_secs(5);
 const ASIDES: usize = 16;
 /// The header that asks for a stream to go on behind an event.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// How long an idle TCP connection goes without a sign of life.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// The window of a whole HTTP/2 connection: one stream that is read slowly must not stop the others.
-const CONNECTION_WINDOW: u32 = 64 << 20;
-/// The window of one HTTP/2 stream.
-const STREAM_WINDOW: u32 = 1 << 20;
+/// What every request says of its sender.
+const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("waypost/", env!("CARGO_PKG_VERSION")));
 
 /// A Streamable HTTP endpoint.
 #[derive(Clone, Debug)]
@@ -47,8 +49,10 @@ pub(in crate::upstream) struct Endpoint(Arc<Inner>);
 
 #[derive(Clone, Debug)]
 struct Inner {
-    client: reqwest::Client,
+    client: Client,
     url: Url,
+    /// The path and the query of the URL.
+    path: Uri,
     /// Headers of every request.
     headers: HeaderMap,
     /// Headers of every request with a body.
@@ -85,12 +89,15 @@ impl Endpoint {
         surroundings: Surroundings<'_>,
     ) -> Result<Self, Failure> {
         let mut headers = configured(config)?;
+        headers.entry(USER_AGENT).or_insert(OURSELVES);
+        headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("gzip"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let mut post_headers = headers.clone();
         post_headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         post_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(Self(Arc::new(Inner {
-            client: client(&config.url, surroundings.connect_timeout)?,
+            client: Client::new(&config.url, surroundings.connect_timeout)?,
+            path: path(&config.url)?,
             url: config.url.clone(),
             headers,
             post_headers,
@@ -185,7 +192,7 @@ impl Endpoint {
         Ok(self.stream(response))
     }
 
-    fn stream(&self, response: reqwest::Response) -> EventStream {
+    fn stream(&self, response: Received) -> EventStream {
         EventStream::new(response, self.0.message_limit, self.0.stream_idle)
     }
 
@@ -195,10 +202,14 @@ impl Endpoint {
     }
 
     /// The same server at another address. Credentials go there, too: the origin must be the same.
-    pub(super) fn at(&self, url: Url) -> Self {
+    ///
+    /// # Errors
+    /// If the address cannot be written in a request.
+    pub(super) fn at(&self, url: Url) -> Result<Self, Failure> {
         let Inner { client, headers, post_headers, unsolicited, asides, tasks, runtime, .. } = &*self.0;
-        Self(Arc::new(Inner {
+        Ok(Self(Arc::new(Inner {
             client: client.clone(),
+            path: path(&url)?,
             url,
             headers: headers.clone(),
             post_headers: post_headers.clone(),
@@ -209,7 +220,7 @@ impl Endpoint {
             broken: watch::Sender::new(None),
             tasks: tasks.clone(),
             runtime: runtime.clone(),
-        }))
+        })))
     }
 
     /// Has all lists read again.
@@ -328,7 +339,7 @@ impl Endpoint {
     }
 
     /// Reads what is left of an answer, a little, so that its connection can be used again.
-    fn finish_reading(&self, response: reqwest::Response) {
+    fn finish_reading(&self, response: Received) {
         self.spawn(answer::drain(response));
     }
 
@@ -338,12 +349,12 @@ impl Endpoint {
         method: Method,
         body: Option<Bytes>,
         headers: &HeaderMap,
-    ) -> Result<reqwest::Response, Failure> {
-        let first = self.send_to(self.0.url.clone(), &method, body.clone(), headers).await?;
+    ) -> Result<Received, Failure> {
+        let first = self.send_to(&self.0.path, &method, body.clone(), headers).await?;
         match redirect(&first, &self.0.url)? {
             None => Ok(first),
             Some(url) => {
-                let second = self.send_to(url, &method, body, headers).await?;
+                let second = self.send_to(&path(&url)?, &method, body, headers).await?;
                 match second.status().is_redirection() {
                     true => Err(fault::redirected(second.status())),
                     false => Ok(second),
@@ -354,19 +365,21 @@ impl Endpoint {
 
     async fn send_to(
         &self,
-        url: Url,
+        path: &Uri,
         method: &Method,
         body: Option<Bytes>,
         headers: &HeaderMap,
-    ) -> Result<reqwest::Response, Failure> {
-        let mut request = reqwest::Request::new(method.clone(), url);
+    ) -> Result<Received, Failure> {
+        let common = if body.is_some() { &self.0.post_headers } else { &self.0.headers };
+        let mut request = Request::new(Full::new(body.unwrap_or_default()));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = path.clone();
         let all = request.headers_mut();
-        all.clone_from(if body.is_some() { &self.0.post_headers } else { &self.0.headers });
+        all.clone_from(common);
         for (name, value) in headers {
             all.insert(name, value.clone());
         }
-        *request.body_mut() = body.map(reqwest::Body::from);
-        self.0.client.execute(request).await.map_err(fault::of_sending)
+        self.0.client.send(request).await.map_err(|error| fault::of_sending(&error))
     }
 }
 
@@ -387,7 +400,7 @@ impl Drop for Departure<'_> {
 }
 
 /// Where to go instead, if the answer sends us somewhere else within the same origin.
-fn redirect(response: &reqwest::Response, from: &Url) -> Result<Option<Url>, Failure> {
+fn redirect(response: &Received, from: &Url) -> Result<Option<Url>, Failure> {
     let status = response.status();
     if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
         return Ok(None);
@@ -401,32 +414,11 @@ fn redirect(response: &reqwest::Response, from: &Url) -> Result<Option<Url>, Fai
     }
 }
 
-fn client(url: &Url, connect_timeout: Duration) -> Result<reqwest::Client, Failure> {
-    let mut builder = reqwest::Client::builder()
-        .redirect(Policy::none())
-        .connect_timeout(connect_timeout)
-        .tcp_keepalive(KEEP_ALIVE)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .user_agent(concat!("waypost/", env!("CARGO_PKG_VERSION")));
-    if url.scheme() == "http" {
-        // No certificates are needed, and some containers have none.
-        builder = builder.tls_certs_only([]);
-    }
-    let is_local = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    if is_local {
-        // A proxy of the environment leads out of this machine.
-        builder = builder.no_proxy();
-    }
-    builder.build().map_err(|error| {
-        Failure::unavailable("its TLS client could not be set up").because(fault::chain(&error))
-    })
+/// The path and the query of a URL, as a request has them.
+fn path(url: &Url) -> Result<Uri, Failure> {
+    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let path: Result<Uri, _> = format!("{}{query}", url.path()).parse();
+    path.map_err(|error| Failure::unavailable("its URL cannot be used").because(error))
 }
 
 fn configured(config: &config::Http) -> Result<HeaderMap, Failure> {

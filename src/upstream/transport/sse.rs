@@ -59,7 +59,8 @@ impl Stream {
         let mut stream = site.listen(&HeaderMap::new(), None).await?;
         let first = stream.next_of_any_kind().await?;
         let address = address(first.as_ref(), site.url())?;
-        let shared = Arc::new(Shared { inbox: Inbox::new(unsolicited, attribution), post: site.at(address) });
+        let post = site.at(address)?;
+        let shared = Arc::new(Shared { inbox: Inbox::new(unsolicited, attribution), post });
         let ended = CancellationToken::new();
         let (until, reading) = (ended.clone(), read(stream, Arc::clone(&shared)));
         tasks.spawn(async move { until.run_until_cancelled(reading).await });

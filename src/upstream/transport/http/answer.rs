@@ -9,6 +9,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use tokio::time::{sleep, timeout};
 
+use super::received::Received;
 use super::{Endpoint, fault};
 use crate::gateway::GatewayErrorKind;
 use crate::mcp::{Body, Message, Request, Response};
@@ -55,9 +56,19 @@ struct Trail {
     waits: Backoff,
 }
 
+impl Trail {
+    /// Notes the last id that a stream has named. A new one is progress.
+    fn follow(&mut self, id: Option<&str>) {
+        if let Some(id) = id.filter(|id| self.last_id.as_deref() != Some(*id)) {
+            self.last_id = Some(id.to_owned());
+            self.waits.reset();
+        }
+    }
+}
+
 impl Reading<'_> {
     /// Reads an answer whose status says yes.
-    pub(super) async fn read(&self, response: reqwest::Response) -> Result<Response, Failure> {
+    pub(super) async fn read(&self, response: Received) -> Result<Response, Failure> {
         if is_event_stream(response.headers()) {
             return self.read_stream(response).await;
         }
@@ -76,7 +87,7 @@ impl Reading<'_> {
     }
 
     /// Reads an answer whose status says no: the server's own error, if it gives one.
-    pub(super) async fn read_refusal(&self, response: reqwest::Response) -> Result<Response, Failure> {
+    pub(super) async fn read_refusal(&self, response: Received) -> Result<Response, Failure> {
         let refusal = fault::of_status(&response);
         if matches!(response.status().as_u16(), 401 | 403) {
             self.endpoint.finish_reading(response);
@@ -93,7 +104,7 @@ impl Reading<'_> {
         }
     }
 
-    async fn read_stream(&self, response: reqwest::Response) -> Result<Response, Failure> {
+    async fn read_stream(&self, response: Received) -> Result<Response, Failure> {
         let mut stream = self.endpoint.stream(response);
         let mut trail = Trail { last_id: None, waits: Backoff::new(FIRST_RESUMPTION, LONGEST_RESUMPTION) };
         loop {
@@ -106,7 +117,9 @@ impl Reading<'_> {
                 early => {
                     let broken = || Failure::unavailable("its answer broke off").because("the stream ended");
                     let failure = early.err().unwrap_or_else(broken).maybe_executed();
-                    stream = self.resume(&stream, &mut trail).await.ok_or(failure)?;
+                    trail.follow(stream.last_id());
+                    let wait = stream.retry().unwrap_or_default();
+                    stream = self.resume(wait, &mut trail).await.ok_or(failure)?;
                 }
             }
         }
@@ -114,20 +127,15 @@ impl Reading<'_> {
 
     /// Takes a stream up again behind its last event, after the wait that the server asked for; `None` if
     /// that cannot be.
-    async fn resume(&self, ended: &EventStream, trail: &mut Trail) -> Option<EventStream> {
+    async fn resume(&self, wait: Duration, trail: &mut Trail) -> Option<EventStream> {
         if self.resumption == Resumption::Never {
             return None;
-        }
-        if let Some(id) = ended.last_id().filter(|id| trail.last_id.as_deref() != Some(*id)) {
-            trail.last_id = Some(id.to_owned());
-            trail.waits.reset();
         }
         let last_id = trail.last_id.as_deref()?;
         if trail.waits.failures() >= RESUMPTIONS {
             return None;
         }
-        let wait = ended.retry().unwrap_or_default().min(LONGEST_RETRY);
-        sleep(wait.max(trail.waits.next())).await;
+        sleep(wait.min(LONGEST_RETRY).max(trail.waits.next())).await;
         self.endpoint.listen(&self.headers, Some(last_id)).await.ok()
     }
 
@@ -251,7 +259,7 @@ pub(super) fn messages(text: &Bytes, unsolicited: &Unsolicited) -> Vec<Message> 
 /// A stream of events.
 #[derive(Debug)]
 pub(in crate::upstream) struct EventStream {
-    response: reqwest::Response,
+    response: Received,
     decoder: sse::Decoder,
     limit: usize,
     idle: Option<Duration>,
@@ -259,7 +267,7 @@ pub(in crate::upstream) struct EventStream {
 
 impl EventStream {
     /// A stream whose messages have at most `limit` bytes, and pause within for no longer than `idle`.
-    pub(super) fn new(response: reqwest::Response, limit: usize, idle: Option<Duration>) -> Self {
+    pub(super) fn new(response: Received, limit: usize, idle: Option<Duration>) -> Self {
         Self { response, decoder: sse::Decoder::new(limit.saturating_add(FRAMING)), limit, idle }
     }
 
@@ -320,10 +328,7 @@ fn essence(headers: &HeaderMap) -> &str {
 }
 
 /// The next piece of an answer; `None` at its end. Cancel safe.
-async fn next_chunk(
-    response: &mut reqwest::Response,
-    idle: Option<Duration>,
-) -> Result<Option<Bytes>, Failure> {
+async fn next_chunk(response: &mut Received, idle: Option<Duration>) -> Result<Option<Bytes>, Failure> {
     let chunk = match idle {
         Some(idle) => timeout(idle, response.chunk()).await.map_err(|_| fault::stalled())?,
         None => response.chunk().await,
@@ -332,11 +337,7 @@ async fn next_chunk(
 }
 
 /// Reads a body of at most `limit` bytes, decoded, that pauses for no longer than `idle` once it has begun.
-async fn read_body(
-    mut response: reqwest::Response,
-    limit: usize,
-    idle: Option<Duration>,
-) -> Result<Bytes, Failure> {
+async fn read_body(mut response: Received, limit: usize, idle: Option<Duration>) -> Result<Bytes, Failure> {
     let Some(first) = response.chunk().await.map_err(fault::of_reading)? else {
         return Ok(Bytes::new());
     };
@@ -358,7 +359,7 @@ async fn read_body(
 }
 
 /// Reads a little more of an answer that nobody needs.
-pub(super) async fn drain(mut response: reqwest::Response) {
+pub(super) async fn drain(mut response: Received) {
     let reading = async {
         let mut size = 0;
         while let Ok(Some(chunk)) = response.chunk().await {
