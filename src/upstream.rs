@@ -28,6 +28,7 @@ mod tests;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -82,7 +83,12 @@ pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     let desk = Arc::new(Desk::new());
-    let patience = Patience { time: limits.answer_timeout, stop: stop.clone(), tasks: tasks.clone() };
+    let patience = Patience {
+        time: limits.answer_timeout,
+        stop: stop.clone(),
+        tasks: tasks.clone(),
+        runtime: Handle::current(),
+    };
     let dialer = Dialer::new(Arc::clone(&config), limits.message, Arc::clone(&metrics), patience);
     let lists = ListReader {
         upstream: Arc::clone(&config.name),

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ pub(super) struct Patience {
     pub(super) time: Duration,
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
+    pub(super) runtime: Handle,
 }
 
 /// Asks the session that a connection belongs to.
@@ -50,8 +52,8 @@ impl Outside {
         let Ok(place) = Arc::clone(&self.open).try_acquire_owned() else { return Some(request) };
         let asked = Asked::new(question, request.id.clone(), way_back());
         let Some(answered) = self.session.ask(request.clone()) else { return Some(request) };
-        let Patience { time, stop, tasks } = self.patience.clone();
-        tasks.spawn(async move {
+        let Patience { time, stop, tasks, runtime } = self.patience.clone();
+        let asking = async move {
             let answer = tokio::select! {
                 answer = timeout(time, answered) => answer.ok().and_then(Result::ok),
                 () = stop.cancelled() => None,
@@ -63,7 +65,8 @@ impl Outside {
                 }
             }
             drop(place);
-        });
+        };
+        tasks.spawn_on(asking, &runtime);
         None
     }
 }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -35,6 +36,8 @@ pub(super) struct Pool {
     metrics: Arc<Metrics>,
     dialer: Arc<Dialer>,
     tasks: TaskTracker,
+    /// Where connections live: that of a call may end before them.
+    runtime: Handle,
     stop: CancellationToken,
     /// How long a connection is kept that nobody uses.
     idle: Duration,
@@ -82,15 +85,16 @@ impl Checkout {
 }
 
 impl Pool {
-    /// An empty pool; `None` where all share one connection.
+    /// An empty pool; `None` where all share one connection. Must be called within the runtime that its
+    /// connections are to live in.
     pub(super) fn new(grounds: Grounds) -> Option<Arc<Self>> {
         let Grounds { config, metrics, dialer, tasks, stop, idle, anonymous } = grounds;
         if config.sharing.isolation == Isolation::Shared {
             return None;
         }
         let rooms = Arc::new(Semaphore::new(config.sharing.connections.min(Semaphore::MAX_PERMITS)));
-        let lanes = Mutex::default();
-        Some(Arc::new(Self { config, metrics, dialer, tasks, stop, idle, anonymous, rooms, lanes }))
+        let (lanes, runtime) = (Mutex::default(), Handle::current());
+        Some(Arc::new(Self { config, metrics, dialer, tasks, runtime, stop, idle, anonymous, rooms, lanes }))
     }
 
     /// The connection that this call's owner has already, if it works.
@@ -158,7 +162,7 @@ impl Pool {
         let tenancy = Tenancy::owned(call, self.config.sharing, self.anonymous);
         let lane = Arc::new(Lane::new(owner.clone()));
         let used = LaneUse::new(&lane);
-        self.tasks.spawn(Arc::clone(&lane).live(Arc::clone(self), tenancy));
+        self.tasks.spawn_on(Arc::clone(&lane).live(Arc::clone(self), tenancy), &self.runtime);
         lanes.insert(owner, lane);
         Ok(used)
     }
