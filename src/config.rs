@@ -278,6 +278,10 @@ pub struct Limits {
     pub parked_calls: usize,
     /// The same of one client. Default 100.
     pub parked_calls_per_client: usize,
+    /// Resources that clients follow, all together. Default 10,000.
+    pub subscriptions: usize,
+    /// The same of one session, or of one subscription. Default 100.
+    pub subscriptions_per_session: usize,
     /// Tasks of one client that its list of tasks can have. Default 1,000.
     pub listed_tasks: usize,
 }

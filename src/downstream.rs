@@ -12,6 +12,7 @@ mod ask;
 mod body;
 mod classify;
 mod endpoint;
+mod filter;
 #[cfg(test)]
 mod for_test;
 mod http;

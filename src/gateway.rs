@@ -10,6 +10,8 @@ mod error;
 mod explain;
 mod extensions;
 mod feed;
+mod followed;
+mod following;
 mod limits;
 mod local;
 mod port;
@@ -33,6 +35,7 @@ use crate::telemetry::{LimitReached, LimitScope, Metrics};
 
 use admit::admit;
 use feed::Feed;
+use following::Places;
 use limits::CallGuards;
 use record::CallRecord;
 use task_list::OwnTasks;
@@ -43,6 +46,8 @@ pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
 pub use explain::{Explanation, NoSuchClient, Question, Step, StepOutcome, Verdict};
 pub use feed::{Change, Seen, Watch};
+pub use followed::{Consent, Followed, Wanted};
+pub use following::Following;
 pub use limits::EdgeCaller;
 pub use local::{CacheScope, Page};
 pub use port::{Health, List, Offer, Upstream};
@@ -58,6 +63,8 @@ pub struct Gateway {
     own_tasks: OwnTasks,
     current: ArcSwap<Current>,
     feed: Feed,
+    /// Places for the resources that clients follow.
+    places: Places,
 }
 
 /// What is offered at one instant: the merged snapshot, and the offers that it was made of.
@@ -84,6 +91,7 @@ impl Gateway {
                 offers: upstreams.iter().map(|_| Arc::default()).collect(),
             }),
             feed: Feed::default(),
+            places: Places::new(&config.limits),
             names,
             upstreams,
             metrics,

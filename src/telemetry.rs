@@ -12,6 +12,7 @@ mod log;
 mod metrics;
 mod own;
 mod process;
+mod subscriptions;
 mod throttle;
 
 pub use asks::{ParkedCalls, QuestionsAsked};
@@ -24,6 +25,7 @@ pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgno
 pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};
 pub use metrics::{
-    InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind,
+    InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind, Subscribed,
 };
 pub use own::{OwnConnectionEnded, OwnConnectionFailed, OwnConnectionOpened};
+pub use subscriptions::SubscriptionLost;

@@ -30,16 +30,18 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, UpstreamConfig};
 use crate::exchange::{Call, Outcome};
-use crate::gateway::{AdmittedCall, GatewayError, Offer, Upstream};
+use crate::gateway::{AdmittedCall, Followed, GatewayError, GatewayErrorKind, Offer, Upstream};
+use crate::mcp::Method;
 use crate::telemetry::Metrics;
 use crate::translate::input::{self, REQUEST_STATE};
 
+use connection::Connection;
 use failure::Failure;
 use listing::{Bounds, ListReader};
 use outside::Patience;
@@ -56,6 +58,7 @@ pub use parked::Parking;
 pub struct Connector {
     name: Arc<str>,
     desk: Arc<Desk>,
+    followed: Arc<Followed>,
     /// The connections that belong to one client or session each, where there are any.
     pool: Option<Arc<Pool>>,
     parking: Arc<Parking>,
@@ -83,13 +86,19 @@ pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     let desk = Arc::new(Desk::new());
+    let followed: Arc<Followed> = Arc::default();
     let patience = Patience {
         time: limits.answer_timeout,
         stop: stop.clone(),
         tasks: tasks.clone(),
         runtime: Handle::current(),
     };
-    let dialer = Dialer::new(Arc::clone(&config), limits.message, Arc::clone(&metrics), patience);
+    let dialer = Dialer::new(
+        Arc::clone(&config),
+        limits.message,
+        Arc::clone(&metrics),
+        (patience, Arc::clone(&followed)),
+    );
     let lists = ListReader {
         upstream: Arc::clone(&config.name),
         metrics: Arc::clone(&metrics),
@@ -112,10 +121,11 @@ pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking
         dialer,
         lists: Arc::new(lists),
         desk: Arc::clone(&desk),
+        followed: Arc::clone(&followed),
         stop: stop.clone(),
     };
     tasks.spawn(supervisor.run());
-    Arc::new(Connector { name, desk, pool, parking, stop, tasks })
+    Arc::new(Connector { name, desk, followed, pool, parking, stop, tasks })
 }
 
 impl Connector {
@@ -140,6 +150,9 @@ impl Connector {
         };
         if let Some(resumed) = self.parking.take(&call, &self.name, native)? {
             return self.parking.resume(resumed, call, &place).await;
+        }
+        if call.method == Method::ResourcesSubscribe {
+            return self.agree(&*self.desk.checkout(deadline).await?, native).await;
         }
         let checkout = self.checkout(&call, deadline).await?.sit(call.principal.client, deadline).await?;
         let connection = &checkout.connection;
@@ -168,6 +181,26 @@ impl Connector {
             Some(_) | None => Ok(Checkout::shared(shared)),
         }
     }
+
+    /// Waits until the server has agreed to tell of a resource, or would not.
+    async fn agree(&self, connection: &Connection, native: &Arc<str>) -> Result<Outcome, Failure> {
+        if !connection.tells_of_resources() {
+            let text = "it does not tell of changes of its resources";
+            return Err(Failure { kind: GatewayErrorKind::MethodNotFound, ..Failure::unavailable(text) });
+        }
+        tokio::select! {
+            verdict = self.followed.verdict(native) => verdict.map_err(Failure::from),
+            failure = connection.closed() => Err(failure),
+        }
+    }
+}
+
+/// Waits for a time that may not come.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Drop for Connector {
@@ -183,6 +216,10 @@ impl Upstream for Connector {
 
     fn offer(&self) -> watch::Receiver<Arc<Offer>> {
         self.desk.offer()
+    }
+
+    fn followed(&self) -> &Arc<Followed> {
+        &self.followed
     }
 
     fn end_session(&self, session: &Arc<str>) {

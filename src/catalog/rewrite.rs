@@ -132,7 +132,7 @@ impl Edit<'_> {
     }
 
     fn error(&mut self, method: Method, error: &ObjectView) {
-        if let (Method::ResourcesRead, Some(data)) = (method, self.below(error, "data")) {
+        if let (Routing::Uri, Some(data)) = (method.routing(), self.below(error, "data")) {
             self.uri(&data, "uri");
         }
     }

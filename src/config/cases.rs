@@ -199,10 +199,10 @@ fn the_full_file_says_everything_otherwise() {
 
     let layers: Vec<_> =
         config.clients[2].layers().map(|layer| (layer.section, layer.name, layer.rules.line)).collect();
-    assert_eq!(layers, [("roles", "reader", 81), ("roles", "quiet", 86), ("clients", "anonymous", 44)]);
+    assert_eq!(layers, [("roles", "reader", 83), ("roles", "quiet", 88), ("clients", "anonymous", 44)]);
     let reader = &config.roles[0].rules;
     assert_eq!(texts(reader.tools.allow.as_ref().unwrap()), ["gh__get_*", "time__*"]);
-    assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 82));
+    assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 84));
     assert!(reader.extensions.is_some() && !config.clients[2].is_open() && config.roles[1].rules.is_open());
     assert_eq!(&*config.file, "tests/data/config/good/full.yaml");
 

@@ -84,6 +84,8 @@ fn limits(top: &mut Section<'_>) -> Limits {
         answer_timeout: limits.bounded(&keys::ANSWER_TIMEOUT).unwrap_or_default(),
         parked_calls: limits.count(&keys::PARKED_CALLS).unwrap_or_default(),
         parked_calls_per_client: limits.count(&keys::PARKED_CALLS_PER_CLIENT).unwrap_or_default(),
+        subscriptions: limits.count(&keys::SUBSCRIPTIONS).unwrap_or_default(),
+        subscriptions_per_session: limits.count(&keys::SUBSCRIPTIONS_PER_SESSION).unwrap_or_default(),
         listed_tasks: limits.count(&keys::LISTED_TASKS).unwrap_or_default(),
         edge: edge(limits),
     })

@@ -95,6 +95,8 @@ fn limits() -> Limits {
         answer_timeout: Duration::from_secs(300),
         parked_calls: 1_000,
         parked_calls_per_client: 100,
+        subscriptions: 10_000,
+        subscriptions_per_session: 100,
         listed_tasks: 1_000,
     }
 }

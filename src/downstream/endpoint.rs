@@ -172,6 +172,9 @@ impl Endpoint {
         let (sink, events) = EventSink::new();
         let (stream, questions) = mpsc::channel(1);
         let asks = match (era, &session, asking) {
+            (Era::Legacy, Some(session), _) if method == Method::ResourcesSubscribe => {
+                Asks::Follows(Arc::clone(session.following()))
+            }
             (Era::Modern, _, _) => Asks::ByOutcome,
             (Era::Legacy, Some(session), Asking::Possible) => Asks::OnStream(Asker {
                 questions: Arc::clone(&self.questions),

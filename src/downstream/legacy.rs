@@ -58,6 +58,8 @@ pub(super) fn serve(
         Some((Method::Initialize, _)) => Step::Done(initialize(endpoint, caller, &request)),
         Some((Method::Ping, _)) => Step::Done(Reply::result(&request.id, object(&[]))),
         Some((Method::SetLevel, _)) => Step::Done(set_level(session, &request)),
+        Some((Method::ResourcesUnsubscribe, _)) => Step::Done(unsubscribe(session, &request)),
+        Some((Method::ResourcesSubscribe, _)) if session.is_none() => Step::Done(sessionless(&request)),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
         Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference | Routing::Extension)) => {
             call(endpoint, caller, session, (method, request, asking))
@@ -123,6 +125,25 @@ fn set_level(session: Option<&SessionUse>, request: &Request) -> Reply {
         session.set_level(level);
     }
     Reply::result(&request.id, object(&[]))
+}
+
+/// The answer is the same whatever the URI: it does not tell who has it.
+fn unsubscribe(session: Option<&SessionUse>, request: &Request) -> Reply {
+    let Some(uri) = request.param_string("uri") else {
+        let error = ErrorBody::new(Code::InvalidParams, "`params.uri` must be a string");
+        return Reply::error(Era::Legacy, &request.id, &error);
+    };
+    if let Some(session) = session {
+        session.following().leave(&uri);
+    }
+    Reply::result(&request.id, object(&[]))
+}
+
+/// Without a session there is no stream on which anything could be told.
+fn sessionless(request: &Request) -> Reply {
+    let text =
+        "a subscription belongs to a session; send `initialize`, and its Mcp-Session-Id with every request";
+    Reply::error(Era::Legacy, &request.id, &ErrorBody::new(Code::InvalidRequest, text))
 }
 
 fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request) -> Reply {

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::level::Level;
 use crate::config::Config;
 use crate::exchange::CallerSession;
-use crate::gateway::Seen;
+use crate::gateway::{Following, Seen};
 use crate::mcp::{ObjectView, ProtocolVersion, Raw};
 use crate::seal::{Purpose, SealError, Sealer};
 use crate::telemetry::{Metrics, SessionClosed, SessionOpened};
@@ -45,6 +45,8 @@ pub(super) struct Session {
     level: Mutex<Option<Level>>,
     /// What it was told of the lists.
     seen: Mutex<Option<Seen>>,
+    /// The resources that it follows.
+    following: Arc<Following>,
     /// Ends its stream, if one is open.
     stream: Mutex<CancellationToken>,
     ended: CancellationToken,
@@ -199,6 +201,7 @@ impl SessionTable {
         }
         session.ended.cancel();
         (self.bereaved)(&session.id);
+        session.following.clear();
         if self.live.remove(&session.id).is_some() {
             self.closed("deleted by its client");
         }
@@ -278,6 +281,7 @@ impl Session {
             handshake,
             level: Mutex::default(),
             seen: Mutex::default(),
+            following: Arc::default(),
             stream: Mutex::default(),
             ended: CancellationToken::new(),
             last_use_ms: AtomicU64::new(now),
@@ -309,6 +313,11 @@ impl Session {
         let mut open = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *open, stream.clone()).cancel();
         stream
+    }
+
+    /// The resources that it follows.
+    pub(super) fn following(&self) -> &Arc<Following> {
+        &self.following
     }
 
     /// What the client was told of the lists, if that is known here.

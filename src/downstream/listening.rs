@@ -15,6 +15,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -22,11 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::ask::Questions;
 use super::endpoint::{Caller, Endpoint, quoted};
+use super::filter::Filter;
 use super::legacy_session::SessionUse;
 use super::reply::{Reply, object};
 use super::stream::{KEEP_ALIVE, event_stream};
 use crate::exchange::Inquiry;
-use crate::gateway::{Change, EdgeCaller, Watch};
+use crate::gateway::{Change, EdgeCaller, Following, Watch};
 use crate::mcp::{Id, ListKind, key};
 use crate::telemetry::{Metrics, OpenStream, StreamKind};
 use crate::translate::input::Question;
@@ -81,8 +83,8 @@ pub(super) struct Listening {
     /// Questions outside of any call, where the stream is a session's.
     inquiries: Option<mpsc::Receiver<Inquiry>>,
     questions: Arc<Questions>,
-    /// What is sent at once.
-    opening: Option<Piece>,
+    /// What is sent first, as soon as it is there.
+    opening: Option<BoxFuture<'static, Piece>>,
     keep_alive: Duration,
     /// `Implementation` of the gateway.
     server_info: Bytes,
@@ -110,6 +112,8 @@ enum Voice {
 
 /// What comes next on a stream.
 enum Next {
+    /// What it begins with.
+    Opening(Piece),
     Change(Change),
     Inquiry(Inquiry),
     Silence,
@@ -124,25 +128,37 @@ impl Listening {
     /// the session was told last.
     pub(super) fn session(endpoint: &Endpoint, caller: &Caller, session: &SessionUse, place: Place) -> Self {
         let kept = session.open_stream();
-        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen());
-        let listening =
-            Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), Piece::Silence), place);
+        let following = Arc::clone(session.following());
+        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen(), following);
+        let opening = Box::pin(std::future::ready(Piece::Silence));
+        let listening = Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), opening), place);
         Self { inquiries: Some(session.peer.listen()), ..listening }
     }
 
-    /// A subscription to changes of `kinds`. It begins with the acknowledgement.
+    /// A subscription to what `filter` names. It begins with the acknowledgement, once it is known what is told.
     pub(super) fn subscription(
         endpoint: &Endpoint,
         caller: &Caller,
-        (id, kinds): (Id, &[ListKind]),
+        (id, filter): (Id, Filter),
         place: Place,
     ) -> Self {
-        let watch = endpoint.gateway.watch(&caller.principal, kinds, None);
-        let opening = Piece::Message(acknowledgement(&id, kinds));
+        let following: Arc<Following> = Arc::default();
+        let watch = endpoint.gateway.watch(&caller.principal, &filter.kinds, None, Arc::clone(&following));
+        let (gateway, principal) = (Arc::clone(&endpoint.gateway), caller.principal.clone());
+        let subscription = id.clone();
+        let opening = Box::pin(async move {
+            let honoured = filter.settle(&gateway, &principal, &following).await;
+            Piece::Message(acknowledgement(&subscription, &honoured))
+        });
         Self::new(endpoint, watch, (Voice::Subscription(id), opening), place)
     }
 
-    fn new(endpoint: &Endpoint, watch: Watch, (voice, opening): (Voice, Piece), place: Place) -> Self {
+    fn new(
+        endpoint: &Endpoint,
+        watch: Watch,
+        (voice, opening): (Voice, BoxFuture<'static, Piece>),
+        place: Place,
+    ) -> Self {
         Self {
             watch,
             voice,
@@ -175,18 +191,19 @@ impl Listening {
         if self.is_over {
             return None;
         }
-        let piece = match self.opening.take() {
-            Some(opening) => opening,
-            None => match self.wait().await {
-                Next::Silence => Piece::Silence,
-                Next::Change(change) => Piece::Message(self.tell(change)),
-                Next::Inquiry(inquiry) => self.ask(inquiry),
-                Next::Ended => return None,
-                Next::Closing => {
-                    self.is_over = true;
-                    Piece::Message(self.farewell()?)
-                }
-            },
+        let piece = match self.wait().await {
+            Next::Opening(opening) => {
+                self.opening = None;
+                opening
+            }
+            Next::Silence => Piece::Silence,
+            Next::Change(change) => Piece::Message(self.tell(change)),
+            Next::Inquiry(inquiry) => self.ask(inquiry),
+            Next::Ended => return None,
+            Next::Closing => {
+                self.is_over = true;
+                Piece::Message(self.farewell()?)
+            }
         };
         self.quiet_until = Instant::now().checked_add(self.keep_alive);
         Some(piece)
@@ -197,12 +214,14 @@ impl Listening {
             Voice::Session(_, kept) => Some(kept),
             Voice::Subscription(_) => None,
         };
+        let is_opening = self.opening.is_some();
         tokio::select! {
             biased;
             () = self.closing.cancelled() => Next::Closing,
             () = cancelled(ended) => Next::Ended,
-            Some(inquiry) = received(&mut self.inquiries) => Next::Inquiry(inquiry),
-            change = self.watch.next() => Next::Change(change),
+            opening = opened(&mut self.opening), if is_opening => Next::Opening(opening),
+            Some(inquiry) = received(&mut self.inquiries), if !is_opening => Next::Inquiry(inquiry),
+            change = self.watch.next(), if !is_opening => Next::Change(change),
             () = until(self.quiet_until) => Next::Silence,
         }
     }
@@ -215,15 +234,21 @@ impl Listening {
     }
 
     fn tell(&self, change: Change) -> Bytes {
-        let Change::List(kind) = change;
-        let params = match &self.voice {
+        let meta = match &self.voice {
             Voice::Session(session, _) => {
                 session.set_seen(self.watch.seen().clone());
                 None
             }
-            Voice::Subscription(id) => Some(object(&[("_meta", Some(tag(id, None)))])),
+            Voice::Subscription(id) => Some(tag(id, None)),
         };
-        notification(kind.changed(), params)
+        let (method, uri) = match change {
+            Change::List(kind) => (kind.changed(), None),
+            Change::Resource(uri) => ("notifications/resources/updated", Some(quoted(&uri))),
+        };
+        let params = [("_meta", meta), ("uri", uri)];
+        let has_params = params.iter().any(|(_, value)| value.is_some());
+        let params = has_params.then(|| object(&params));
+        notification(method, params)
     }
 
     /// What is said when the gateway stops: a subscription ends with its result.
@@ -253,6 +278,14 @@ async fn cancelled(token: Option<&CancellationToken>) {
     }
 }
 
+/// Waits for what a stream begins with; for ever where that was sent.
+async fn opened(opening: &mut Option<BoxFuture<'static, Piece>>) -> Piece {
+    match opening {
+        Some(opening) => opening.await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
@@ -273,11 +306,8 @@ fn tag(id: &Id, server_info: Option<Bytes>) -> Bytes {
     object(&[(key::SUBSCRIPTION_ID, Some(id.bytes().clone())), (key::SERVER_INFO, server_info)])
 }
 
-fn acknowledgement(id: &Id, kinds: &[ListKind]) -> Bytes {
-    let mut honoured: Vec<_> =
-        kinds.iter().map(|kind| (kind.filter(), Some(Bytes::from_static(b"true")))).collect();
-    honoured.dedup();
-    let params = object(&[("_meta", Some(tag(id, None))), ("notifications", Some(object(&honoured)))]);
+fn acknowledgement(id: &Id, honoured: &Filter) -> Bytes {
+    let params = object(&[("_meta", Some(tag(id, None))), ("notifications", Some(honoured.write()))]);
     notification("notifications/subscriptions/acknowledged", Some(params))
 }
 

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 
 use super::endpoint::{Caller, Endpoint, Step, Terms, quoted};
+use super::filter::Filter;
 use super::level::{Level, Logs};
 use super::listening::Listening;
 use super::media::{Accepts, single};
@@ -61,6 +62,8 @@ pub(super) fn serve(
         }
         Some((Method::Listen, _)) => listen(endpoint, caller, headers, request),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
+        // Only sessions have it.
+        Some((Method::ResourcesSubscribe, _)) => Step::Done(unknown(&request)),
         Some((method, Routing::Task)) if has_tasks(endpoint, method) => match hop.tasks {
             Some(_) => call(endpoint, caller, (method, request, hop)),
             None => Step::Done(Reply::error(Era::Modern, &request.id, &missing_tasks())),
@@ -71,11 +74,13 @@ pub(super) fn serve(
             }
             call(endpoint, caller, (method, request, hop))
         }
-        Some((_, Routing::Local | Routing::Task | Routing::Tasks)) | None => {
-            let error = ErrorBody::new(Code::MethodNotFound, format!("Method not found: {}", request.method));
-            Step::Done(Reply::error(Era::Modern, &request.id, &error))
-        }
+        Some((_, Routing::Local | Routing::Task | Routing::Tasks)) | None => Step::Done(unknown(&request)),
     }
+}
+
+fn unknown(request: &Request) -> Reply {
+    let error = ErrorBody::new(Code::MethodNotFound, format!("Method not found: {}", request.method));
+    Reply::error(Era::Modern, &request.id, &error)
 }
 
 fn call(endpoint: &Endpoint, caller: &Caller, (method, request, hop): (Method, Request, Hop)) -> Step {
@@ -147,7 +152,7 @@ fn check(headers: Option<&HeaderMap>, request: &Request) -> Result<Hop, ErrorBod
 
 /// What `Mcp-Name` has to say.
 fn named(request: &Request) -> Option<String> {
-    let method = Method::known(&request.method)?;
+    let method = Method::known(&request.method).filter(|method| *method != Method::ResourcesSubscribe)?;
     match method.routing() {
         Routing::Name(_) => request.param_string("name"),
         Routing::Uri => request.param_string("uri"),
@@ -262,8 +267,8 @@ fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request)
 
 /// Opens a subscription to what the filter asks for and Waypost tells.
 fn listen(endpoint: &Endpoint, caller: &Caller, headers: Option<&HeaderMap>, request: Request) -> Step {
-    let kinds = match asked_for(&request) {
-        Ok(kinds) => kinds,
+    let filter = match Filter::read(&request) {
+        Ok(filter) => filter,
         Err(error) => {
             return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &error));
         }
@@ -275,31 +280,11 @@ fn listen(endpoint: &Endpoint, caller: &Caller, headers: Option<&HeaderMap>, req
     }
     match endpoint.stream_place(caller, StreamKind::Subscription, Some(&request.id)) {
         Ok(place) => {
-            let asked = (request.id, &*kinds);
-            Step::Listen(Box::new(Listening::subscription(endpoint, caller, asked, place)))
+            let listening = Listening::subscription(endpoint, caller, (request.id, filter), place);
+            Step::Listen(Box::new(listening))
         }
         Err(refusal) => Step::Done(refusal),
     }
-}
-
-/// The lists that a filter names. What else it names is not told, and not acknowledged.
-fn asked_for(request: &Request) -> Result<Vec<ListKind>, ErrorBody> {
-    let malformed = |text: String| ErrorBody::new(Code::InvalidParams, text);
-    let filter = request.param("notifications").filter(Raw::is_object);
-    let filter = filter.ok_or_else(|| malformed("`params.notifications` must be an object".to_owned()))?;
-    let view = filter.object();
-    let mut kinds = Vec::new();
-    for kind in ListKind::ALL {
-        match view.raw(filter.bytes(), kind.filter()).as_ref().map(Raw::text) {
-            Some("true") => kinds.push(kind),
-            Some("false") | None => {}
-            Some(_) => {
-                let text = format!("`params.notifications.{}` must be a boolean", kind.filter());
-                return Err(malformed(text));
-            }
-        }
-    }
-    Ok(kinds)
 }
 
 fn refuse(kind: ListKind, request: &Request, error: GatewayError) -> Reply {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{Gateway, GatewayError, GatewayErrorKind, Health, Offer};
 use crate::exchange::Principal;
-use crate::mcp::{ListKind, Method, extension, has_capability};
+use crate::mcp::{ListKind, Method, extension, has_capability, tells_of_resources};
 
 /// Longest instructions taken from one upstream, in bytes.
 const INSTRUCTIONS_EACH: usize = 4 * 1024;
@@ -99,6 +99,9 @@ impl Gateway {
         match method.capability() {
             _ if method == Method::Extension => {
                 declared.any(|capabilities| extension::declared(capabilities).iter().any(is_foreign))
+            }
+            _ if matches!(method, Method::ResourcesSubscribe | Method::ResourcesUnsubscribe) => {
+                declared.any(tells_of_resources)
             }
             None | Some("tools") => true,
             Some(capability) => declared.any(|capabilities| has_capability(capabilities, capability)),

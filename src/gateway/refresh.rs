@@ -30,9 +30,11 @@ pub(super) fn filters(client: &ClientConfig) -> PerKind<Vec<Filter>> {
 }
 
 impl Gateway {
-    /// Rebuilds the snapshot whenever an upstream's offer changes, until `stop`.
+    /// Rebuilds the snapshot whenever an upstream's offer changes, and has those who listen look when a resource
+    /// that somebody follows was updated, until `stop`.
     pub async fn refresh(self: Arc<Self>, stop: CancellationToken) {
         let mut offers: Vec<_> = self.upstreams.iter().map(|upstream| upstream.offer()).collect();
+        let mut news: Vec<_> = self.upstreams.iter().map(|upstream| upstream.followed().news()).collect();
         let mut reported = HashSet::new();
         let mut sweep = tokio::time::interval(SWEEP);
         let mut told_at = None;
@@ -48,6 +50,10 @@ impl Gateway {
                     () = until(told_at) => {
                         told_at = None;
                         self.feed.beat();
+                    }
+                    () = any_change(&mut news) => {
+                        news.iter_mut().for_each(|news| news.mark_unchanged());
+                        told_at.get_or_insert_with(|| Instant::now() + GATHER);
                     }
                     () = any_change(&mut offers) => break,
                 }
@@ -153,11 +159,11 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-/// Waits until one of the offers changes; for ever if there are none, or all upstreams have ended.
-async fn any_change(offers: &mut [tokio::sync::watch::Receiver<Arc<Offer>>]) {
-    let changes = offers.iter_mut().map(|offer| {
+/// Waits until one of the values changes; for ever if there are none, or all upstreams have ended.
+async fn any_change<T: Send + Sync>(values: &mut [tokio::sync::watch::Receiver<T>]) {
+    let changes = values.iter_mut().map(|value| {
         async {
-            if offer.changed().await.is_err() {
+            if value.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }

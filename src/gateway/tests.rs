@@ -22,6 +22,7 @@ use crate::wire::json;
 struct Scripted {
     name: Arc<str>,
     offer: watch::Sender<Arc<Offer>>,
+    followed: Arc<Followed>,
     calls: AtomicUsize,
     dropped_with: Arc<std::sync::Mutex<Vec<Option<String>>>>,
 }
@@ -42,6 +43,10 @@ impl Upstream for Scripted {
 
     fn offer(&self) -> watch::Receiver<Arc<Offer>> {
         self.offer.subscribe()
+    }
+
+    fn followed(&self) -> &Arc<Followed> {
+        &self.followed
     }
 
     fn call(&self, call: AdmittedCall) -> BoxFuture<'_, Result<Outcome, GatewayError>> {
@@ -72,6 +77,7 @@ fn scripted(name: &str, offer: Offer) -> Arc<Scripted> {
     Arc::new(Scripted {
         name: name.into(),
         offer: watch::Sender::new(Arc::new(offer)),
+        followed: Arc::default(),
         calls: AtomicUsize::new(0),
         dropped_with: Arc::default(),
     })
@@ -352,7 +358,7 @@ fn watched(a: &Arc<Scripted>) -> Arc<Gateway> {
 }
 
 fn watch(gateway: &Arc<Gateway>, client: usize) -> Watch {
-    gateway.watch(&Principal { client, name: "x".into() }, &ListKind::ALL, None)
+    gateway.watch(&Principal { client, name: "x".into() }, &ListKind::ALL, None, Arc::default())
 }
 
 /// The changes that come within a second.
@@ -419,11 +425,11 @@ async fn who_does_not_read_misses_nothing_and_hears_it_once() {
     }
     assert_eq!(changes(&mut slow).await, 1);
     let principal = Principal { client: 0, name: "x".into() };
-    let mut back = gateway.watch(&principal, &ListKind::ALL, Some(seen));
+    let mut back = gateway.watch(&principal, &ListKind::ALL, Some(seen), Arc::default());
     assert_eq!(changes(&mut back).await, 1, "who comes back hears what happened meanwhile");
-    let mut told = gateway.watch(&principal, &ListKind::ALL, Some(back.seen().clone()));
+    let mut told = gateway.watch(&principal, &ListKind::ALL, Some(back.seen().clone()), Arc::default());
     assert_eq!(changes(&mut told).await, 0, "once");
-    let mut deaf = gateway.watch(&principal, &[], None);
+    let mut deaf = gateway.watch(&principal, &[], None, Arc::default());
     a.offer.send_replace(Arc::new(ready(&["v9"])));
     assert_eq!(changes(&mut deaf).await, 0, "nothing that was not asked for");
 }

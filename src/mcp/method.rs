@@ -62,6 +62,7 @@ macro_rules! methods {
             pub fn capability(self) -> Option<&'static str> {
                 match (self.routing(), self) {
                     (_, Self::SetLevel) => Some("logging"),
+                    (_, Self::ResourcesUnsubscribe) => Some(ListKind::Resources.capability()),
                     (Routing::List(kind) | Routing::Name(kind), _) => Some(kind.capability()),
                     (Routing::Uri, _) => Some(ListKind::Resources.capability()),
                     (Routing::Reference, _) => Some("completions"),
@@ -91,6 +92,8 @@ methods! {
     ResourcesList "resources/list" Routing::List(ListKind::Resources);
     TemplatesList "resources/templates/list" Routing::List(ListKind::Templates);
     ResourcesRead "resources/read" Routing::Uri;
+    ResourcesSubscribe "resources/subscribe" Routing::Uri;
+    ResourcesUnsubscribe "resources/unsubscribe" Routing::Local;
     Complete "completion/complete" Routing::Reference;
     TasksGet "tasks/get" Routing::Task;
     TasksResult "tasks/result" Routing::Task;

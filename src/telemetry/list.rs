@@ -91,6 +91,10 @@ metrics! {
         "Sessions opened."
     STREAMS_OPEN Kind::Gauge, "waypost_streams_open" ["kind"]
         "Streams that stay open to tell clients of changes, now."
+    SUBSCRIPTIONS Kind::Gauge, "waypost_resource_subscriptions" ["upstream"]
+        "Resources that clients have subscribed to now, each counted once for every session or stream."
+    SUBSCRIPTIONS_LOST Kind::Counter, "waypost_resource_subscriptions_lost_total" ["upstream"]
+        "Subscriptions of clients that the upstream would not renew after a new connection or session."
     REQUESTS_REFUSED Kind::Counter, "waypost_requests_refused_total" ["status"]
         "HTTP requests refused before they were calls: credentials, Host, Origin, shape, size, edge limit."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]

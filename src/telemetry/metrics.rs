@@ -49,6 +49,8 @@ pub struct Metrics {
     pub(super) sessions: Family<IntGauge>,
     pub(super) sessions_opened: Family<IntCounter>,
     streams_open: Family<IntGauge>,
+    subscriptions: Family<IntGauge>,
+    pub(super) subscriptions_lost: Family<IntCounter>,
     pub(super) refused: Family<IntCounter>,
     config: Family<IntGauge>,
     build: Family<IntGauge>,
@@ -58,6 +60,7 @@ pub struct Metrics {
     pub(super) refusal_lines: Throttle,
     pub(super) entry_lines: Throttle,
     pub(super) stderr_lines: Throttle,
+    pub(super) subscription_lines: Throttle,
 }
 
 impl Default for Metrics {
@@ -86,6 +89,8 @@ impl Default for Metrics {
             sessions: Family::new(&list::SESSIONS),
             sessions_opened: Family::new(&list::SESSIONS_OPENED),
             streams_open: Family::new(&list::STREAMS_OPEN),
+            subscriptions: Family::new(&list::SUBSCRIPTIONS),
+            subscriptions_lost: Family::new(&list::SUBSCRIPTIONS_LOST),
             refused: Family::new(&list::REQUESTS_REFUSED),
             config: Family::new(&list::CONFIG_INFO),
             build: Family::new(&list::BUILD_INFO),
@@ -95,6 +100,7 @@ impl Default for Metrics {
             refusal_lines: Throttle::new(LINES_PER_MINUTE, minute),
             entry_lines: Throttle::new(LINES_PER_MINUTE, minute),
             stderr_lines: Throttle::new(STDERR_LINES_PER_MINUTE, minute),
+            subscription_lines: Throttle::new(LINES_PER_MINUTE, minute),
         };
         metrics.start_at_zero();
         metrics
@@ -148,7 +154,9 @@ impl Metrics {
 
     fn register_upstream(&self, upstream: &str) {
         let labels = [upstream];
-        for gauge in [&self.up, &self.tools, &self.calls_in_flight, &self.own_connections] {
+        for gauge in
+            [&self.up, &self.tools, &self.calls_in_flight, &self.own_connections, &self.subscriptions]
+        {
             gauge.cell(&labels);
         }
         let counters = [
@@ -162,6 +170,7 @@ impl Metrics {
             &self.request_bytes,
             &self.response_bytes,
             &self.questions,
+            &self.subscriptions_lost,
         ];
         for counter in counters {
             counter.cell(&labels);
@@ -203,6 +212,15 @@ impl Metrics {
         gauge.and_then(|gauge| u64::try_from(gauge.get()).ok()).unwrap_or_default()
     }
 
+    /// Counts a resource of `upstream` as followed until the guard is dropped.
+    pub fn subscribed(&self, upstream: &str) -> Subscribed {
+        let gauge = self.subscriptions.cell(&[upstream]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        Subscribed(gauge)
+    }
+
     /// Everything, as Prometheus text (`version=0.0.4`). Reads files under `/proc`: not for a thread that
     /// serves others meanwhile.
     #[must_use]
@@ -239,6 +257,8 @@ impl Metrics {
             self.sessions.collect(),
             self.sessions_opened.collect(),
             self.streams_open.collect(),
+            self.subscriptions.collect(),
+            self.subscriptions_lost.collect(),
             self.refused.collect(),
             self.config.collect(),
             self.build.collect(),
@@ -311,6 +331,19 @@ impl Drop for OwnConnection {
 pub struct OpenStream(Option<IntGauge>);
 
 impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
+    }
+}
+
+/// A resource that somebody follows, as long as this lives.
+#[derive(Debug)]
+#[must_use = "nobody counts as following it once this is dropped"]
+pub struct Subscribed(Option<IntGauge>);
+
+impl Drop for Subscribed {
     fn drop(&mut self) {
         if let Some(gauge) = &self.0 {
             gauge.dec();

@@ -12,7 +12,8 @@ use super::seats::{Seat, Seats};
 use super::wire::Wire;
 use crate::config::Sharing;
 use crate::exchange::{Call, Outcome};
-use crate::mcp::{Raw, Response};
+use crate::gateway::Followed;
+use crate::mcp::{Raw, Response, tells_of_resources};
 use crate::translate::hello::Hello;
 use crate::wire::mirror::Mirrors;
 
@@ -102,6 +103,23 @@ impl Connection {
         match &self.dialect {
             Dialect::Legacy(legacy) => legacy.ask(method, params).await,
             Dialect::Modern(modern) => modern.ask(method, params).await,
+        }
+    }
+
+    /// Whether its server tells of changes of single resources; one that said nothing about itself may.
+    pub(super) fn tells_of_resources(&self) -> bool {
+        self.hello().capabilities.as_ref().is_none_or(tells_of_resources)
+    }
+
+    /// Keeps the server telling of what clients follow, for as long as the future lives. It does not end.
+    pub(super) async fn follow(&self, followed: &Followed) {
+        if !self.tells_of_resources() {
+            followed.unsettle();
+            return std::future::pending().await;
+        }
+        match &self.dialect {
+            Dialect::Legacy(legacy) => legacy.follow(followed).await,
+            Dialect::Modern(modern) => modern.follow(followed).await,
         }
     }
 

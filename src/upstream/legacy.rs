@@ -3,17 +3,19 @@
 //!
 //! Must not know: how the era was found out.
 
+mod following;
+mod level;
 mod stream;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::{Mutex as AsyncMutex, watch};
-use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+
+use level::AskedLevel;
 
 use super::failure::Failure;
 use super::listener::{Listener, Logs};
@@ -28,11 +30,6 @@ use crate::translate::hello::{
 use crate::translate::to_legacy::{self, Onward};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
 
-/// How long a change of the log level may delay a call.
-const LEVEL_GRACE: Duration = Duration::from_secs(2);
-/// The levels of log messages, most verbose first.
-const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
 /// A connection to a legacy server, its handshake done.
 #[derive(Debug)]
 pub(super) struct Legacy {
@@ -40,7 +37,7 @@ pub(super) struct Legacy {
     hello: Hello,
     session: watch::Sender<Session>,
     renewing: AsyncMutex<()>,
-    level: Mutex<usize>,
+    level: AskedLevel,
     _stream: DropGuard,
 }
 
@@ -135,7 +132,7 @@ impl Legacy {
             hello: handshake.hello,
             session,
             renewing: AsyncMutex::new(()),
-            level: Mutex::new(LEVELS.len()),
+            level: AskedLevel::default(),
             _stream: ended.drop_guard(),
         }
     }
@@ -235,8 +232,9 @@ impl Legacy {
         if handshake.hello.version != self.hello.version {
             return Err(self.broken(Failure::unavailable("it changed its protocol version")));
         }
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = LEVELS.len();
-        self.session.send_replace(Session { generation: lost + 1, ..handshake.session });
+        let session = Session { generation: lost + 1, ..handshake.session };
+        Box::pin(self.renew_level(&session)).await;
+        self.session.send_replace(session);
         // It may have been restarted as something else.
         self.wire.unsolicited.doubt(&ListKind::ALL);
         Ok(())
@@ -249,26 +247,6 @@ impl Legacy {
             endpoint.note(&failure);
         }
         failure
-    }
-
-    /// Asks the server for more log messages if this call wants more than any before. Where they could not
-    /// be told apart by call, nobody asks for them.
-    async fn raise_level(&self, call: &Call) {
-        let Some(name) = call.hop.log_level.as_ref().and_then(Raw::string) else { return };
-        let Some(wanted) = LEVELS.iter().position(|level| *level == name) else { return };
-        if !self.wire.transport.attributes_questions() || !self.hello.has("logging") {
-            return;
-        }
-        let is_news = {
-            let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_news = wanted < *level;
-            *level = wanted.min(*level);
-            is_news
-        };
-        if is_news {
-            let params = [("level", Raw::from_text(&name))];
-            drop(timeout(LEVEL_GRACE, Box::pin(self.ask("logging/setLevel", &params))).await);
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Must not know: how the era was found out.
 
+mod following;
 mod subscription;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub(super) struct Modern {
     wire: Arc<Wire>,
     hello: Hello,
     mirrors: ArcSwap<Mirrors>,
+    tasks: TaskTracker,
     _subscription: DropGuard,
 }
 
@@ -54,7 +56,7 @@ impl Modern {
         wire.unsolicited.stop_answering();
         let ended = CancellationToken::new();
         let told = subscription::offered(&hello);
-        if !told.is_empty() {
+        if !told.is_empty() && wire.tenancy.listens {
             let kept = subscription::keep(Arc::clone(&wire), hello.clone(), told);
             let (ended, closed) = (ended.clone(), Arc::clone(&wire));
             tasks.spawn(async move {
@@ -65,7 +67,13 @@ impl Modern {
                 }
             });
         }
-        Self { wire, hello, mirrors: ArcSwap::default(), _subscription: ended.drop_guard() }
+        Self {
+            wire,
+            hello,
+            mirrors: ArcSwap::default(),
+            tasks: tasks.clone(),
+            _subscription: ended.drop_guard(),
+        }
     }
 
     pub(super) fn hello(&self) -> &Hello {

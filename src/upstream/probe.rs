@@ -23,6 +23,7 @@ use super::transport::{Reply, Transport};
 use super::unsolicited::{Doubts, Unsolicited};
 use super::wire::Wire;
 use crate::config::{self, HttpKind, UpstreamConfig};
+use crate::gateway::Followed;
 use crate::mcp::{Era, ProtocolVersion};
 use crate::telemetry::Metrics;
 use crate::translate::hello::{Discovery, Hello, NoHandshake, read_discover, write_discover};
@@ -45,6 +46,7 @@ pub(super) struct Dialer {
     waits: Patience,
     /// The latest way over HTTP that all share.
     shared: Mutex<Option<Endpoint>>,
+    followed: Arc<Followed>,
 }
 
 /// What earlier connections showed.
@@ -71,7 +73,7 @@ impl Dialer {
         config: Arc<UpstreamConfig>,
         message_limit: usize,
         metrics: Arc<Metrics>,
-        waits: Patience,
+        (waits, followed): (Patience, Arc<Followed>),
     ) -> Self {
         let tasks = waits.tasks.clone();
         Self {
@@ -80,6 +82,7 @@ impl Dialer {
             metrics,
             tasks,
             waits,
+            followed,
             doubts: Arc::default(),
             memory: Mutex::default(),
             shared: Mutex::default(),
@@ -139,7 +142,7 @@ impl Dialer {
     fn unsolicited(&self, tenancy: &Tenancy) -> Arc<Unsolicited> {
         let outside = tenancy.session.clone().map(|session| Outside::new(session, self.waits.clone()));
         let about = (Arc::clone(&self.config.name), Arc::clone(&self.metrics));
-        Arc::new(Unsolicited::new(about, Arc::clone(&self.doubts), outside))
+        Arc::new(Unsolicited::new(about, (Arc::clone(&self.doubts), Arc::clone(&self.followed)), outside))
     }
 
     /// A way to the server. Own connections use the TCP connections of the one that all share.

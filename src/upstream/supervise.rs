@@ -17,8 +17,9 @@ use super::failure::Failure;
 use super::listing::ListReader;
 use super::probe::Dialer;
 use super::tenancy::Tenancy;
+use super::until;
 use crate::config::UpstreamConfig;
-use crate::gateway::{Health, List, Offer};
+use crate::gateway::{Followed, Health, List, Offer};
 use crate::mcp::{ListKind, PerKind, Raw};
 use crate::telemetry::{
     Metrics, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamUnlisted,
@@ -47,6 +48,8 @@ pub(super) struct Supervisor {
     pub(super) dialer: Arc<Dialer>,
     pub(super) lists: Arc<ListReader>,
     pub(super) desk: Arc<Desk>,
+    /// What its clients follow.
+    pub(super) followed: Arc<Followed>,
     pub(super) stop: CancellationToken,
 }
 
@@ -172,11 +175,13 @@ impl Supervisor {
         self.desk.open(connection);
         let mut rounds = Rounds::new(&kinds(connection.hello()), self.config.refresh);
         let mut is_announced = false;
+        let mut following = Box::pin(connection.follow(&self.followed));
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return None,
                 failure = connection.closed() => return Some(failure),
                 () = until(course.grace_ends) => self.forget_lists(course),
+                () = &mut following => {}
                 () = sleep_until(rounds.due()) => rounds.start(|kind| self.read(kind, connection).boxed()),
                 changed = connection.wire().unsolicited.changed() => rounds.hurry(&changed),
                 read = rounds.next() => {
@@ -291,12 +296,4 @@ fn shown(lists: &PerKind<List>) -> Raw {
     let served = ListKind::ALL.into_iter().filter(|kind| lists.kind(*kind).is_served);
     let members = served.map(|kind| (kind.capability().to_owned(), serde_json::json!({})));
     Raw::from_value(&serde_json::Value::Object(members.collect()))
-}
-
-/// Waits for a time that may not come.
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }

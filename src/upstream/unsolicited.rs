@@ -1,16 +1,20 @@
-//! What a server says without being asked: changes of its lists, log lines that belong to no call, requests
-//! of its own, and noise. One per connection; what is said of the lists counts on any of them.
+//! What a server says without being asked: changes of its lists, updates of its resources, log lines that belong
+//! to no call, requests of its own, and noise. One per connection; what is said of lists and resources counts on any.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::outside::Outside;
 use super::question::WayBack;
-use crate::mcp::{Code, ListKind, Notification, PerKind, Request, code_of};
-use crate::telemetry::{EventMissed, Metrics, UpstreamNoise};
+use crate::exchange::Outcome;
+use crate::gateway::{Consent, Followed};
+use crate::mcp::{Code, Id, ListKind, Notification, PerKind, Raw, Request, code_of, key};
+use crate::telemetry::{EventMissed, Metrics, SubscriptionLost, UpstreamNoise};
+use crate::translate::hello::strings;
 
 /// How much of a piece of noise is shown.
 const SAMPLE: usize = 200;
@@ -29,17 +33,33 @@ pub(super) struct Unsolicited {
     metrics: Arc<Metrics>,
     doubts: Arc<Doubts>,
     answers: AtomicBool,
+    followed: Arc<Followed>,
     /// Who can be asked outside of calls.
     outside: Option<Outside>,
+    /// Who waits for the acknowledgement of a subscription, by our id for it.
+    acknowledgements: Mutex<HashMap<u64, oneshot::Sender<Vec<String>>>>,
 }
 
 impl Unsolicited {
     pub(super) fn new(
         (upstream, metrics): (Arc<str>, Arc<Metrics>),
-        doubts: Arc<Doubts>,
+        (doubts, followed): (Arc<Doubts>, Arc<Followed>),
         outside: Option<Outside>,
     ) -> Self {
-        Self { upstream, metrics, doubts, answers: AtomicBool::new(true), outside }
+        Self {
+            upstream,
+            metrics,
+            doubts,
+            answers: AtomicBool::new(true),
+            followed,
+            outside,
+            acknowledgements: Mutex::default(),
+        }
+    }
+
+    /// The name of the upstream.
+    pub(super) fn upstream(&self) -> &Arc<str> {
+        &self.upstream
     }
 
     /// From now on requests of the server are left unanswered: modern servers may send none, and must not
@@ -63,6 +83,46 @@ impl Unsolicited {
         self.doubts.changed.notify_one();
     }
 
+    /// Has everything looked at again: what has changed meanwhile was told to nobody.
+    pub(super) fn doubt_all(&self) {
+        self.doubt(&ListKind::ALL);
+        self.followed.doubt();
+    }
+
+    /// Notes what the server said about a resource that it was to tell of.
+    pub(super) fn settle(&self, uri: &str, verdict: Consent) {
+        let reason = match &verdict {
+            Ok(Outcome::Error(answer)) => answer.response.error_message().unwrap_or_default(),
+            Ok(_) => String::new(),
+            Err(error) => error.text.to_string(),
+        };
+        if self.followed.settle(uri, verdict) {
+            SubscriptionLost { upstream: &self.upstream, uri, reason: &reason }.emit(&self.metrics);
+        }
+    }
+
+    /// Waits for the acknowledgement of the subscription with this id: the resources that it names.
+    pub(super) fn acknowledgement(&self, id: u64) -> oneshot::Receiver<Vec<String>> {
+        let (sender, acknowledged) = oneshot::channel();
+        let mut waiting = self.acknowledgements.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever gave up has no use for it.
+        waiting.retain(|_, sender| !sender.is_closed());
+        waiting.insert(id, sender);
+        acknowledged
+    }
+
+    fn acknowledged(&self, notification: &Notification) {
+        let meta = notification.param("_meta");
+        let id = meta.and_then(|meta| meta.object().raw(meta.bytes(), key::SUBSCRIPTION_ID));
+        let id = id.and_then(|id| Id::from_text(id.bytes().clone())?.number());
+        let mut waiting = self.acknowledgements.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(sender) = id.and_then(|id| waiting.remove(&id)) else { return };
+        let filter = notification.param("notifications").filter(Raw::is_object);
+        let named = filter.and_then(|filter| filter.object().raw(filter.bytes(), "resourceSubscriptions"));
+        // Nobody waits any more where this fails.
+        let _gone = sender.send(strings(named.as_ref()));
+    }
+
     /// The client of a call missed a notification.
     pub(super) fn missed(&self) {
         EventMissed { upstream: &self.upstream }.emit(&self.metrics);
@@ -76,6 +136,11 @@ impl Unsolicited {
             "notifications/resources/list_changed" => {
                 self.doubt(&[ListKind::Resources, ListKind::Templates]);
             }
+            "notifications/resources/updated" => match notification.param_string("uri") {
+                Some(uri) => self.followed.updated(&uri),
+                None => self.noise(&notification.text),
+            },
+            "notifications/subscriptions/acknowledged" => self.acknowledged(notification),
             "notifications/message" => {
                 let text = notification.param("data").map(|raw| clip(raw.text()).to_owned());
                 let level = notification.param_string("level").unwrap_or_default();

@@ -127,6 +127,8 @@ pub(crate) static LIMITS: Table = Table {
         &ANSWER_TIMEOUT,
         &PARKED_CALLS,
         &PARKED_CALLS_PER_CLIENT,
+        &SUBSCRIPTIONS,
+        &SUBSCRIPTIONS_PER_SESSION,
         &LISTED_TASKS,
         &EDGE,
     ],
@@ -241,6 +243,18 @@ pub(crate) static PARKED_CALLS_PER_CLIENT: Key<Bounded<u64>> = Key {
     name: "parked_calls_per_client",
     about: "The same, of one client.",
     form: Bounded { default: Some(100), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static SUBSCRIPTIONS: Key<Bounded<u64>> = Key {
+    name: "subscriptions",
+    about: "Resources that clients have subscribed to, all together; a subscription to one more is refused.",
+    form: Bounded { default: Some(10_000), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static SUBSCRIPTIONS_PER_SESSION: Key<Bounded<u64>> = Key {
+    name: "subscriptions_per_session",
+    about: "The same, of one session or of one `subscriptions/listen`.",
+    form: Bounded { default: Some(100), min: 1, max: 100_000 },
 };
 
 pub(crate) static EDGE: Key<Nested> = Key {

@@ -59,7 +59,7 @@ pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Ses
             End::Session => {
                 course.last_id = None;
                 // Reading the lists makes a new session, where no call does.
-                endpoint.doubt_lists();
+                endpoint.doubt_all();
                 if sessions.changed().await.is_err() {
                     return;
                 }
@@ -82,7 +82,7 @@ async fn read(endpoint: &Endpoint, session: &Session, course: &mut Course) -> En
     };
     if std::mem::replace(&mut course.was_open, true) && course.last_id.is_none() {
         // What changed meanwhile was told to nobody.
-        endpoint.doubt_lists();
+        endpoint.doubt_all();
     }
     while let Ok(Some(event)) = stream.next().await {
         endpoint.hear(event.data, &session.headers);

@@ -24,7 +24,6 @@ use url::Url;
 
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
-use crate::mcp::ListKind;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::SESSION_ID;
@@ -223,9 +222,9 @@ impl Endpoint {
         })))
     }
 
-    /// Has all lists read again.
-    pub(in crate::upstream) fn doubt_lists(&self) {
-        self.0.unsolicited.doubt(&ListKind::ALL);
+    /// Has everything looked at again.
+    pub(in crate::upstream) fn doubt_all(&self) {
+        self.0.unsolicited.doubt_all();
     }
 
     /// Takes a message that came on a stream of the server's own.
