@@ -213,6 +213,7 @@ mod tests {
             reason: "it exited".into(),
             since: now.checked_sub(Duration::from_secs(5)).unwrap_or(now),
             retry_at: now + Duration::from_secs(60),
+            failures: 2,
         };
         let gone = Offer { health, ..Offer::default() };
         vec![("up".into(), Arc::new(ready)), ("gone".into(), Arc::new(gone))]

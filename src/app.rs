@@ -38,6 +38,7 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     let admin = optional("admin", config.admin).await?;
     let demo = optional("demo.listen", config.demo).await?;
     let (address, count) = (mcp.local_addr()?, config.upstreams.len());
+    upstream::guard::arm();
     let running = Running::start(config, Sockets { admin, demo });
     let stop = running.endpoint.stop.clone();
     running.endpoint.spawn(downstream::serve(mcp, Arc::clone(&running.gateway), stop));
@@ -70,6 +71,7 @@ where
     let admin = if_free("admin", config.admin.filter(|_| config.is_admin_named)).await;
     let demo = if_free("demo.listen", config.demo).await;
     let count = config.upstreams.len();
+    upstream::guard::arm();
     let running = Running::start(config, Sockets { admin, demo });
     Launched { client: &principal.name, admin: running.admin, upstreams: count }.emit();
     let (gateway, stop) = (Arc::clone(&running.gateway), running.endpoint.stop.clone());
@@ -77,6 +79,17 @@ where
     running.readiness.enter(Phase::Serving);
     running.run(signals).await;
     Ok(())
+}
+
+/// The command of the program that runs [`stand_guard`].
+pub(crate) const GUARD: &str = upstream::guard::COMMAND;
+
+/// Waits on stdin for the end of the gateway that started this process, and ends the children that it left.
+/// Outlives every signal that asks it to stop.
+pub(crate) async fn stand_guard() {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let _deaf = kinds.map(signal);
+    upstream::guard::stand(tokio::io::stdin()).await;
 }
 
 /// The listeners besides that of MCP.
@@ -181,7 +194,10 @@ impl Running {
         };
         Stopping { signal: first, drain: self.config.drain_timeout }.emit();
         tokio::select! {
-            () = self.drain() => Stopped { reason: "drained" }.emit(),
+            () = self.drain() => {
+                upstream::guard::dismiss();
+                Stopped { reason: "drained" }.emit();
+            }
             second = signals.next() => Stopped { reason: second }.emit(),
         }
     }

@@ -55,6 +55,9 @@ enum Command {
         #[arg(long)]
         effective: bool,
     },
+    /// End the children of a gateway that was killed. Started by the gateway itself.
+    #[command(hide = true, name = app::GUARD)]
+    Guard,
     /// Say whether a client may use a tool, a prompt or a resource, and why: each check, with the rule and its
     /// line.
     #[command(
@@ -108,6 +111,7 @@ pub fn run() -> ExitCode {
             let output = if effective { check::Output::Effective } else { check::Output::Summary };
             print(&check::check(&cli.file.config, output, &config::process_env))
         }
+        Command::Guard => guard(),
         Command::Explain { client, subject, source } => {
             answer(explain::explain(&cli.file.config, client.as_deref(), &subject, &source))
         }
@@ -154,6 +158,16 @@ fn answer(report: impl Future<Output = anyhow::Result<check::Report>>) -> ExitCo
         Ok(report) => print(&report),
         Err(error) => fail(&format!("error: {error:#}")),
     }
+}
+
+fn guard() -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    runtime.block_on(app::stand_guard());
+    runtime.shutdown_background();
+    ExitCode::SUCCESS
 }
 
 fn run_demo(server: DemoServer) -> ExitCode {

@@ -42,7 +42,7 @@ pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::page as reference_page;
-pub use resilience::Resilience;
+pub use resilience::{Breaker, Health, Resilience, Retry};
 pub use rules::{Layer, RoleConfig, Rules};
 
 /// A checked configuration. Immutable; a changed file makes another one.
@@ -252,6 +252,10 @@ pub struct Limits {
     pub body: usize,
     /// Bytes of one message of an upstream. Default 64 MiB.
     pub message: usize,
+    /// Bytes of large messages at the same time. Default 512 MiB.
+    pub memory: usize,
+    /// How long a client may give no sign of life on the level of TCP. Default 60 s.
+    pub peer_timeout: Duration,
     /// Connections at the same time. Default 4096.
     pub connections: usize,
     /// Requests per caller at the edge, whatever they are; `None` is no limit.

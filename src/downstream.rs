@@ -11,6 +11,7 @@ mod accept;
 mod ask;
 mod body;
 mod classify;
+mod departed;
 mod endpoint;
 mod filter;
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //!
 //! Must not know: sockets, sessions, how either peer opened its connection.
 
+mod budget;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,6 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{Method, Notification, Raw, Request, Response, TaskMode};
+
+pub use budget::{Budget, Exhausted, Share};
 
 /// The caller of a call, authenticated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +29,7 @@ pub struct Principal {
 }
 
 /// One client request on its way through the gateway.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Call {
     /// The method, known.
     pub method: Method,
@@ -133,8 +137,15 @@ pub enum EventKind {
 #[derive(Clone, Debug)]
 pub struct EventSink {
     queue: mpsc::Sender<Event>,
+    state: Arc<SinkState>,
+}
+
+#[derive(Debug, Default)]
+struct SinkState {
     /// Whether its reader let somebody wait in vain, and has not read since.
-    is_stalled: Arc<AtomicBool>,
+    is_stalled: AtomicBool,
+    /// Whether anything was passed on.
+    is_used: AtomicBool,
 }
 
 /// How many events of a call wait for a slow reader before its upstream has to wait, too.
@@ -145,14 +156,21 @@ impl EventSink {
     #[must_use]
     pub fn new() -> (Self, mpsc::Receiver<Event>) {
         let (sender, receiver) = mpsc::channel(EVENT_QUEUE);
-        (Self { queue: sender, is_stalled: Arc::default() }, receiver)
+        (Self { queue: sender, state: Arc::default() }, receiver)
     }
 
     /// Passes one event on, waiting for room. Nothing happens if nobody listens any more.
     ///
     /// Cancel safe: a cancelled send has sent nothing.
     pub async fn send(&self, event: Event) {
+        self.state.is_used.store(true, Ordering::Relaxed);
         drop(self.queue.send(event).await);
+    }
+
+    /// Whether any event was passed on, or is about to be.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.state.is_used.load(Ordering::Relaxed)
     }
 
     /// Passes one event on for a reader that serves many calls: waits for room, but only once and no longer
@@ -162,19 +180,20 @@ impl EventSink {
     /// Cancel safe: a cancelled send has sent nothing.
     #[must_use]
     pub async fn send_within(&self, event: Event, patience: Duration) -> bool {
+        self.state.is_used.store(true, Ordering::Relaxed);
         let event = match self.queue.try_send(event) {
             Ok(()) | Err(TrySendError::Closed(_)) => {
-                self.is_stalled.store(false, Ordering::Relaxed);
+                self.state.is_stalled.store(false, Ordering::Relaxed);
                 return true;
             }
             Err(TrySendError::Full(event)) => event,
         };
-        if self.is_stalled.load(Ordering::Relaxed) {
+        if self.state.is_stalled.load(Ordering::Relaxed) {
             return false;
         }
         let is_late =
             matches!(self.queue.send_timeout(event, patience).await, Err(SendTimeoutError::Timeout(_)));
-        self.is_stalled.store(is_late, Ordering::Relaxed);
+        self.state.is_stalled.store(is_late, Ordering::Relaxed);
         !is_late
     }
 }

@@ -6,6 +6,7 @@
 
 mod access;
 mod admit;
+mod breaker;
 mod error;
 mod explain;
 mod extensions;
@@ -18,6 +19,7 @@ mod port;
 mod record;
 mod refresh;
 mod rewrite;
+mod send;
 mod task_list;
 mod tasks;
 #[cfg(test)]
@@ -34,6 +36,7 @@ use crate::exchange::{Call, Cancel, Outcome, Principal};
 use crate::telemetry::{LimitReached, LimitScope, Metrics};
 
 use admit::admit;
+use breaker::Breaker;
 use feed::Feed;
 use following::Places;
 use limits::CallGuards;
@@ -59,6 +62,7 @@ pub struct Gateway {
     upstreams: Vec<Arc<dyn Upstream>>,
     names: Vec<ExposedNames>,
     guards: CallGuards,
+    breakers: Vec<Breaker>,
     task_ids: TaskIds,
     own_tasks: OwnTasks,
     current: ArcSwap<Current>,
@@ -84,6 +88,11 @@ impl Gateway {
         let filters = config.clients.iter().map(refresh::filters);
         Arc::new(Self {
             guards: CallGuards::new(&config),
+            breakers: config
+                .upstreams
+                .iter()
+                .map(|upstream| Breaker::new(upstream.resilience.breaker))
+                .collect(),
             task_ids: TaskIds::new(&config),
             own_tasks: OwnTasks::new(config.limits.listed_tasks),
             current: ArcSwap::from_pointee(Current {
@@ -142,21 +151,25 @@ impl Gateway {
         let (deadline, budget) = (call.deadline(), call.budget());
         let (used, relay) = (call.tasks().clone(), call.relay());
         let started = Instant::now();
+        let tool = record.findings.tool.clone();
         let carried = async {
             match relay {
                 Some(relay) => relay.until((self, &used), upstream.call(call)).await,
-                None => upstream.call(call).await,
+                None => Box::pin(self.send(upstream, call, tool)).await,
             }
         };
-        let result = tokio::select! {
-            // What the upstream says at the deadline says more than that time is up.
-            biased;
-            result = carried => result,
-            () = cancel.cancelled() => {
-                Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
+        let ended = async {
+            tokio::select! {
+                // What the upstream says at the deadline says more than that time is up.
+                biased;
+                result = carried => result,
+                () = cancel.cancelled() => {
+                    Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
             }
-            error = expire(&cancel, upstream.name(), deadline, budget) => Err(error),
+                error = expire(&cancel, upstream.name(), deadline, budget) => Err(error),
+            }
         };
+        let result = self.past_breaker(place, ended).await;
         record.upstream_took(started.elapsed());
         self.expose_tasks(&used, self.rewrite(place, method, result?))
     }

@@ -14,6 +14,7 @@ mod own;
 mod process;
 mod subscriptions;
 mod throttle;
+mod trouble;
 
 pub use asks::{ParkedCalls, QuestionsAsked};
 pub use events::{
@@ -29,3 +30,4 @@ pub use metrics::{
 };
 pub use own::{OwnConnectionEnded, OwnConnectionFailed, OwnConnectionOpened};
 pub use subscriptions::SubscriptionLost;
+pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};

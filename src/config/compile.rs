@@ -72,6 +72,8 @@ fn limits(top: &mut Section<'_>) -> Limits {
     top.within(&keys::LIMITS_KEY, |limits| Limits {
         body: bytes(limits, &keys::BODY),
         message: bytes(limits, &keys::MESSAGE),
+        memory: bytes(limits, &keys::MEMORY),
+        peer_timeout: limits.bounded(&keys::PEER_TIMEOUT).unwrap_or_default(),
         connections: limits.count(&keys::CONNECTIONS).unwrap_or_default(),
         sessions: limits.count(&keys::SESSIONS_MAX).unwrap_or_default(),
         streams: limits.count(&keys::STREAMS).unwrap_or_default(),

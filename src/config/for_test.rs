@@ -82,6 +82,8 @@ fn limits() -> Limits {
     Limits {
         body: 16 << 20,
         message: 64 << 20,
+        memory: 512 << 20,
+        peer_timeout: Duration::from_secs(60),
         connections: 4096,
         edge: None,
         sessions: 10_000,

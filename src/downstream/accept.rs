@@ -34,6 +34,9 @@ const TURN_AWAY_WITHIN: Duration = Duration::from_secs(2);
 /// Requests that one HTTP/2 connection may have under way.
 const MAX_STREAMS: u32 = 256;
 
+/// Probes without an answer after which a silent connection is dead.
+const PROBES: u32 = 3;
+
 /// How often a silent HTTP/2 connection is asked whether it lives, and how long it may take to say so.
 const HTTP2_PING: Duration = Duration::from_secs(20);
 
@@ -56,6 +59,8 @@ pub(super) struct Bounds {
     pub(super) header_timeout: Duration,
     /// Time in which a client has to read something of what is written to it.
     pub(super) stall_timeout: Duration,
+    /// How long a client may give no sign of life on the level of TCP.
+    pub(super) peer_timeout: Duration,
     /// How often `tick` is called.
     pub(super) tick: Duration,
 }
@@ -93,6 +98,7 @@ pub(super) async fn run<S, F>(
         };
         // Small messages are the rule; waiting to fill a segment only adds latency.
         let _best_effort = socket.set_nodelay(true);
+        notice_death(&socket, bounds.peer_timeout);
         if connections.len() >= bounds.connections {
             if turned_away.len() < MAX_TURNED_AWAY {
                 turned_away.spawn(timeout(TURN_AWAY_WITHIN, turn_away(socket)));
@@ -119,6 +125,24 @@ pub(super) async fn run<S, F>(
     }
     drop((listener, turned_away));
     graceful.shutdown().await;
+}
+
+/// Has the system close a connection whose peer is gone without a word: one that acknowledges nothing of what
+/// is sent to it, or no probe while nothing is. As far as the system can.
+fn notice_death(socket: &TcpStream, within: Duration) {
+    use rustix::net::sockopt;
+    let set = || {
+        sockopt::set_socket_keepalive(socket, true)?;
+        sockopt::set_tcp_keepidle(socket, within / 2)?;
+        sockopt::set_tcp_keepintvl(socket, (within / 6).max(Duration::from_secs(1)))?;
+        sockopt::set_tcp_keepcnt(socket, PROBES)?;
+        #[cfg(target_os = "linux")]
+        sockopt::set_tcp_user_timeout(socket, u32::try_from(within.as_millis()).unwrap_or(u32::MAX))?;
+        Ok::<_, rustix::io::Errno>(())
+    };
+    if let Err(error) = set() {
+        tracing::debug!(%error, "a connection will not notice that its peer is gone");
+    }
 }
 
 fn http_builder(header_timeout: Duration) -> auto::Builder<TokioExecutor> {

@@ -58,6 +58,7 @@ pub async fn serve(
         connections: config.limits.connections,
         header_timeout: config.limits.header_timeout,
         stall_timeout: config.limits.body_timeout,
+        peer_timeout: config.limits.peer_timeout,
         tick: (config.sessions.idle_timeout / 2).clamp(Duration::from_millis(100), Duration::from_secs(30)),
     };
     let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
@@ -162,7 +163,7 @@ pub(super) fn answer(endpoint: &Endpoint, reply: Reply, accepts: Accepts) -> Res
     endpoint.note(&reply);
     match accepts.takes_json() || reply.body.is_empty() {
         true => stream::respond(reply),
-        false => stream::one_event(reply),
+        false => stream::one_event(reply, endpoint.gateway.metrics().budget()),
     }
 }
 
@@ -263,7 +264,14 @@ pub(super) async fn read(
         return Err(Reply::transport(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     let limits = &endpoint.gateway.config().limits;
-    body::read(headers, body, limits.body, limits.body_timeout).await.map_err(|error| match error {
+    let share = endpoint.gateway.metrics().budget().share();
+    let read = body::read(headers, body, (limits.body, share), limits.body_timeout).await;
+    read.map_err(|error| match error {
+        BodyError::NoRoom => Reply::transport(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many large messages are under way (`limits.memory`); try again in a moment",
+        )
+        .header(RETRY_AFTER, RETRY_CONNECTION),
         BodyError::TooLarge => Reply::transport(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("the body is longer than {} bytes (`limits.body`)", limits.body),

@@ -129,7 +129,7 @@ impl Pipe {
     async fn take_line(&mut self, line: Line, limit: usize) {
         match line {
             Line::Whole(text) => self.take(text).await,
-            Line::TooLong { head, tail } => {
+            Line::TooLong { head, tail, .. } => {
                 let id = json::glimpse_id(&head, &tail).map(Id::from);
                 let text = format!("the message is longer than {limit} bytes (`limits.body`)");
                 let error = ErrorBody::new(Code::Http(StatusCode::PAYLOAD_TOO_LARGE.as_u16()), text);

@@ -20,7 +20,7 @@ use super::ask;
 use super::endpoint::{Endpoint, Prepared};
 use super::level::Logs;
 use super::reply::{Asked, Reply, reply};
-use crate::exchange::{Cancel, Event, EventKind, Outcome};
+use crate::exchange::{Budget, Cancel, Event, EventKind, Outcome};
 use crate::gateway::GatewayError;
 use crate::mcp::Era;
 
@@ -38,6 +38,7 @@ pub(super) struct Running {
     questions: mpsc::Receiver<Bytes>,
     asked: Asked,
     logs: Logs,
+    budget: Budget,
     /// How the call ended, while events that came before still wait.
     ended: Option<Reply>,
     keep_alive: Duration,
@@ -63,10 +64,16 @@ impl Running {
             let _kept = (flight, session);
             ask::carry(&gateway, call, asks).await
         };
+        let budget = endpoint.gateway.metrics().budget().clone();
         let abandoned = endpoint.abandoned.clone();
         let call = Carried { call: Some(running.boxed()), cancel, era: asked.era, abandoned };
         let quiet_until = Instant::now().checked_add(keep_alive);
-        Self { call, events, questions, asked, logs, ended: None, keep_alive, quiet_until }
+        Self { call, events, questions, asked, logs, budget, ended: None, keep_alive, quiet_until }
+    }
+
+    /// What its answer holds of the memory for large messages.
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Waits for what comes next. Events that were sent before the end come before it.
@@ -103,7 +110,8 @@ impl Running {
                     return Next::Message(question);
                 }
                 ended = self.call.end() => {
-                    self.ended = Some(reply(&self.asked, ended));
+                    let reply = reply(&self.asked, ended);
+                    self.ended = Some(Reply { body: self.budget.hold(reply.body), ..reply });
                 }
                 () = until(quiet_until) => {
                     self.quiet_until = Instant::now().checked_add(self.keep_alive);

@@ -18,6 +18,7 @@ use super::endpoint::{Endpoint, Prepared};
 use super::media::Accepts;
 use super::reply::Reply;
 use super::running::{Next, Running};
+use crate::exchange::Budget;
 use crate::wire::sse;
 
 /// A comment that says nothing but that the stream lives.
@@ -32,7 +33,7 @@ pub(super) async fn carry(endpoint: &Endpoint, prepared: Prepared, accepts: Acce
     let mut running = Running::start(endpoint, prepared, keep_alive);
     loop {
         match running.next().await {
-            Next::Ended(reply) if !accepts.takes_json() => return one_event(reply),
+            Next::Ended(reply) if !accepts.takes_json() => return one_event(reply, running.budget()),
             Next::Ended(reply) => return respond(reply),
             Next::Message(_) | Next::Silence if !accepts.takes_stream() => {}
             Next::Message(message) => return rest(running, sse::write_event(None, None, &message)),
@@ -64,11 +65,11 @@ pub(super) fn respond(reply: Reply) -> Response {
 
 /// A reply as a stream with one event, for clients that take nothing else. An error keeps its status, and
 /// comes as JSON whatever the client takes.
-pub(super) fn one_event(reply: Reply) -> Response {
+pub(super) fn one_event(reply: Reply, budget: &Budget) -> Response {
     if reply.status != StatusCode::OK {
         return respond(reply);
     }
-    let frame = sse::write_event(None, None, &reply.body);
+    let frame = budget.hold(sse::write_event(None, None, &reply.body));
     let mut response = event_stream(Body::from(frame));
     response.headers_mut().extend(reply.headers);
     response
@@ -96,7 +97,10 @@ fn rest(running: Running, first: Bytes) -> Response {
                 Some((Ok(sse::write_event(None, None, &message)), (None, Some(running))))
             }
             Next::Silence => Some((Ok(KEEP_ALIVE), (None, Some(running)))),
-            Next::Ended(reply) => Some((Ok(sse::write_event(None, None, &reply.body)), (None, None))),
+            Next::Ended(reply) => {
+                let frame = running.budget().hold(sse::write_event(None, None, &reply.body));
+                Some((Ok(frame), (None, None)))
+            }
         }
     });
     event_stream(Body::from_stream(frames))

@@ -21,7 +21,7 @@ pub struct AdmittedCall {
     tasks: Used,
     deadline: Instant,
     budget: Duration,
-    _permit: Permit,
+    _permit: Arc<Permit>,
 }
 
 /// Where a call goes.
@@ -66,6 +66,18 @@ impl AdmittedCall {
         (self.call, self.target, self._permit)
     }
 
+    /// The same call, admitted once: it holds the same place within the limits, and has the same deadline.
+    pub(super) fn again(&self) -> Self {
+        Self {
+            call: self.call.clone(),
+            target: self.target.clone(),
+            tasks: self.tasks.clone(),
+            deadline: self.deadline,
+            budget: self.budget,
+            _permit: Arc::clone(&self._permit),
+        }
+    }
+
     /// How long it may take.
     #[must_use]
     pub fn budget(&self) -> Duration {
@@ -85,7 +97,7 @@ impl AdmittedCall {
     pub(crate) fn for_test(call: Call, target: Target, deadline: Instant) -> Self {
         let budget = deadline.saturating_duration_since(Instant::now());
         let tasks = Used::of(&call, &target, None);
-        Self { call, target, tasks, deadline, budget, _permit: Permit::default() }
+        Self { call, target, tasks, deadline, budget, _permit: Arc::default() }
     }
 
     /// The same call with another deadline.
@@ -170,7 +182,7 @@ pub(super) fn admit(
         target: grant.target,
         deadline: Instant::now() + budget,
         budget,
-        _permit: permit,
+        _permit: Arc::new(permit),
     })
 }
 

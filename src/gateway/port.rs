@@ -99,5 +99,7 @@ pub enum Health {
         since: Instant,
         /// When the next try is due.
         retry_at: Instant,
+        /// How many attempts in a row failed, or did not last.
+        failures: u32,
     },
 }

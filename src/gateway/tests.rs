@@ -218,6 +218,7 @@ async fn an_absent_upstream_says_so_but_only_to_who_may_use_it() {
             reason: "the process exited with code 1".into(),
             since: Instant::now(),
             retry_at: Instant::now() + Duration::from_secs(7),
+            failures: 1,
         },
         ..Offer::default()
     };

@@ -77,6 +77,14 @@ metrics! {
         "Connections that belong to one client or one session each, now; those that are ending included."
     OWN_CONNECTIONS_OPENED Kind::Counter, "waypost_upstream_own_connections_opened_total" ["upstream"]
         "Connections opened for one client or one session."
+    UPSTREAM_FAILURES Kind::Gauge, "waypost_upstream_failures" ["upstream"]
+        "Failures in a row: attempts that failed, and connections that did not last a minute. Five and more are a crash loop."
+    BREAKER_OPEN Kind::Gauge, "waypost_upstream_breaker_open" ["upstream"]
+        "1 while the upstream's breaker lets no call through but one to see, else 0."
+    CALLS_REPEATED Kind::Counter, "waypost_calls_repeated_total" ["upstream"]
+        "Calls that were sent a second time because the first was lost and repeating does no harm."
+    HEALTH_CHECKS_MISSED Kind::Counter, "waypost_upstream_health_checks_missed_total" ["upstream"]
+        "Times that the upstream was asked whether it lives and nothing came from it."
     UPSTREAM_NOISE Kind::Counter, "waypost_upstream_noise_total" ["upstream"]
         "Things an upstream sent that were no message."
     EVENTS_MISSED Kind::Counter, "waypost_events_missed_total" ["upstream"]
@@ -91,6 +99,8 @@ metrics! {
         "Sessions opened."
     STREAMS_OPEN Kind::Gauge, "waypost_streams_open" ["kind"]
         "Streams that stay open to tell clients of changes, now."
+    MESSAGE_BYTES Kind::Gauge, "waypost_message_bytes" []
+        "Bytes that messages of more than 64 KiB hold now, of all clients and upstreams; `limits.memory` bounds it."
     SUBSCRIPTIONS Kind::Gauge, "waypost_resource_subscriptions" ["upstream"]
         "Resources that clients have subscribed to now, each counted once for every session or stream."
     SUBSCRIPTIONS_LOST Kind::Counter, "waypost_resource_subscriptions_lost_total" ["upstream"]

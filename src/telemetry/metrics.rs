@@ -12,6 +12,7 @@ use super::list::{self, Spec};
 use super::process::{self, Usage};
 use super::throttle::Throttle;
 use crate::config::Config;
+use crate::exchange::Budget;
 
 /// The content type of [`Metrics::render`].
 pub const METRICS_CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -42,6 +43,10 @@ pub struct Metrics {
     pub(super) connect_failures: Family<IntCounter>,
     own_connections: Family<IntGauge>,
     own_connections_opened: Family<IntCounter>,
+    pub(super) failures: Family<IntGauge>,
+    pub(super) breaker: Family<IntGauge>,
+    pub(super) repeated: Family<IntCounter>,
+    pub(super) checks_missed: Family<IntCounter>,
     pub(super) noise: Family<IntCounter>,
     pub(super) events_missed: Family<IntCounter>,
     pub(super) tools: Family<IntGauge>,
@@ -55,6 +60,7 @@ pub struct Metrics {
     config: Family<IntGauge>,
     build: Family<IntGauge>,
     start: Family<Gauge>,
+    budget: Budget,
     pub(super) noise_lines: Throttle,
     pub(super) missed_lines: Throttle,
     pub(super) refusal_lines: Throttle,
@@ -82,6 +88,10 @@ impl Default for Metrics {
             connect_failures: Family::new(&list::UPSTREAM_CONNECT_FAILURES),
             own_connections: Family::new(&list::OWN_CONNECTIONS),
             own_connections_opened: Family::new(&list::OWN_CONNECTIONS_OPENED),
+            failures: Family::new(&list::UPSTREAM_FAILURES),
+            breaker: Family::new(&list::BREAKER_OPEN),
+            repeated: Family::new(&list::CALLS_REPEATED),
+            checks_missed: Family::new(&list::HEALTH_CHECKS_MISSED),
             noise: Family::new(&list::UPSTREAM_NOISE),
             events_missed: Family::new(&list::EVENTS_MISSED),
             tools: Family::new(&list::UPSTREAM_TOOLS),
@@ -95,6 +105,7 @@ impl Default for Metrics {
             config: Family::new(&list::CONFIG_INFO),
             build: Family::new(&list::BUILD_INFO),
             start: Family::new(&list::START_TIME),
+            budget: Budget::new(usize::MAX),
             noise_lines: Throttle::new(1, minute),
             missed_lines: Throttle::new(1, minute),
             refusal_lines: Throttle::new(LINES_PER_MINUTE, minute),
@@ -114,7 +125,8 @@ impl Metrics {
     pub fn new(config: &Config) -> Self {
         let upstreams = config.upstreams.iter().map(|upstream| &*upstream.name);
         let clients = config.clients.iter().map(|client| &*client.name);
-        Self::at_start(&config.hash, upstreams, clients)
+        let budget = Budget::new(config.limits.memory);
+        Self { budget, ..Self::at_start(&config.hash, upstreams, clients) }
     }
 
     fn at_start<'a>(
@@ -154,9 +166,16 @@ impl Metrics {
 
     fn register_upstream(&self, upstream: &str) {
         let labels = [upstream];
-        for gauge in
-            [&self.up, &self.tools, &self.calls_in_flight, &self.own_connections, &self.subscriptions]
-        {
+        let gauges = [
+            &self.up,
+            &self.tools,
+            &self.calls_in_flight,
+            &self.own_connections,
+            &self.subscriptions,
+            &self.failures,
+            &self.breaker,
+        ];
+        for gauge in gauges {
             gauge.cell(&labels);
         }
         let counters = [
@@ -165,6 +184,8 @@ impl Metrics {
             &self.connect_failures,
             &self.own_connections_opened,
             &self.noise,
+            &self.repeated,
+            &self.checks_missed,
             &self.events_missed,
             &self.entries_skipped,
             &self.request_bytes,
@@ -175,6 +196,30 @@ impl Metrics {
         for counter in counters {
             counter.cell(&labels);
         }
+    }
+
+    /// What large messages may take of the memory; the gauge shows what they hold.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Whether the breaker of an upstream is open.
+    #[must_use]
+    pub fn is_breaker_open(&self, upstream: &str) -> bool {
+        self.breaker.cell(&[upstream]).is_some_and(|cell| cell.get() > 0)
+    }
+
+    /// How many calls are with `upstream` now.
+    #[must_use]
+    pub fn calls_in_flight(&self, upstream: &str) -> u64 {
+        let gauge = self.calls_in_flight.cell(&[upstream]);
+        gauge.map_or(0, |gauge| u64::try_from(gauge.get()).unwrap_or_default())
+    }
+
+    /// An upstream has failed so often in a row; zero once it has lasted.
+    pub fn set_failures(&self, upstream: &str, failures: u32) {
+        self.failures.with(&[upstream], |cell| cell.set(failures.into()));
     }
 
     /// Counts a call as being with `upstream` until the guard is dropped.
@@ -250,6 +295,10 @@ impl Metrics {
             self.connect_failures.collect(),
             self.own_connections.collect(),
             self.own_connections_opened.collect(),
+            self.failures.collect(),
+            self.breaker.collect(),
+            self.repeated.collect(),
+            self.checks_missed.collect(),
             self.noise.collect(),
             self.events_missed.collect(),
             self.tools.collect(),
@@ -257,6 +306,7 @@ impl Metrics {
             self.sessions.collect(),
             self.sessions_opened.collect(),
             self.streams_open.collect(),
+            gauge(&list::MESSAGE_BYTES, Some(self.budget.held() as u64)),
             self.subscriptions.collect(),
             self.subscriptions_lost.collect(),
             self.refused.collect(),

@@ -63,6 +63,14 @@ impl Connection {
         matches!(&self.dialect, Dialect::Modern(_))
     }
 
+    /// What it is asked to see whether it lives.
+    pub(super) fn sign_of_life(&self) -> &'static str {
+        match &self.dialect {
+            Dialect::Legacy(_) => "ping",
+            Dialect::Modern(_) => "server/discover",
+        }
+    }
+
     /// What the server said about itself.
     pub(super) fn hello(&self) -> &Hello {
         match &self.dialect {

@@ -128,6 +128,7 @@ impl Dialer {
                 let bounds = stdio::Bounds {
                     message: self.message_limit,
                     stream_idle: self.config.resilience.stream_idle,
+                    budget: self.metrics.budget().clone(),
                     write_stall: self.config.timeout,
                 };
                 let (unsolicited, attribution) = (Arc::clone(&unsolicited), tenancy.attribution);
@@ -160,6 +161,7 @@ impl Dialer {
             tasks: &self.tasks,
             message_limit: self.message_limit,
             stream_idle: self.config.resilience.stream_idle,
+            budget: self.metrics.budget().clone(),
             connect_timeout: self.config.connect_timeout,
         };
         let endpoint = Endpoint::new(http, surroundings)?;

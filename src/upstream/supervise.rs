@@ -2,8 +2,10 @@
 //! another.
 
 mod desk;
+mod pulse;
 mod rounds;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,12 +145,19 @@ impl Supervisor {
             failures: course.backoff.failures(),
             failure,
         };
-        UpstreamFailed { upstream: &self.config.name, reason: &outage.failure.reason(), retry_in: wait }
-            .emit(&self.metrics);
+        let reason = outage.failure.reason();
+        UpstreamFailed {
+            upstream: &self.config.name,
+            reason: &reason,
+            retry_in: wait,
+            failures: outage.failures,
+        }
+        .emit(&self.metrics);
         let health = Health::Down {
             reason: outage.failure.text.clone().into(),
             since: outage.since.into_std(),
             retry_at: outage.retry_at.into_std(),
+            failures: outage.failures,
         };
         let may_wake_at = outage.may_wake_at;
         self.desk.report(outage);
@@ -175,12 +184,20 @@ impl Supervisor {
         self.desk.open(connection);
         let mut rounds = Rounds::new(&kinds(connection.hello()), self.config.refresh);
         let mut is_announced = false;
+        let mut lasts_at = Some(began + SUSTAINED);
+        let mut pulse = pin!(pulse::watch(connection, &self.config, &self.metrics).fuse());
         let mut following = Box::pin(connection.follow(&self.followed));
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return None,
                 failure = connection.closed() => return Some(failure),
                 () = until(course.grace_ends) => self.forget_lists(course),
+                () = until(lasts_at) => {
+                    lasts_at = None;
+                    course.backoff.reset();
+                    self.metrics.set_failures(&self.config.name, 0);
+                }
+                failure = &mut pulse => connection.wire().transport.give_up(failure),
                 () = &mut following => {}
                 () = sleep_until(rounds.due()) => rounds.start(|kind| self.read(kind, connection).boxed()),
                 changed = connection.wire().unsolicited.changed() => rounds.hurry(&changed),

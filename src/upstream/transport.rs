@@ -9,6 +9,7 @@ pub(super) mod sse;
 pub(super) mod stdio;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderValue};
 use bytes::Bytes;
@@ -110,6 +111,15 @@ impl Transport {
         }
     }
 
+    /// Ends the connection with this failure, and so every call on it.
+    pub(super) fn give_up(&self, failure: Failure) {
+        match self {
+            Self::Stdio(pipe) => pipe.give_up(failure),
+            Self::Http(endpoint) => endpoint.note(&failure),
+            Self::Sse(stream) => stream.give_up(failure),
+        }
+    }
+
     /// Ends the connection in good order and waits for its end.
     pub(super) async fn stop(&self) {
         match self {
@@ -160,6 +170,12 @@ fn salvage_id(text: &Bytes) -> Option<u64> {
     let view = ObjectView::read(std::str::from_utf8(text).ok()?, Look::Members).ok()?;
     view.get(text, "method").is_none().then_some(())?;
     Id::from_text(view.raw(text, "id")?.bytes().clone())?.number()
+}
+
+/// What a call fails with whose answer does not fit into the memory for large messages now.
+fn no_room() -> Failure {
+    let text = "its answer does not fit beside the other large messages that are under way";
+    Failure::unavailable(text).because("limits.memory").retry_after(Some(Duration::from_secs(1)))
 }
 
 /// What a call fails with whose answer is no message.

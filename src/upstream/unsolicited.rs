@@ -2,11 +2,13 @@
 //! to no call, requests of its own, and noise. One per connection; what is said of lists and resources counts on any.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use super::outside::Outside;
 use super::question::WayBack;
@@ -33,6 +35,9 @@ pub(super) struct Unsolicited {
     metrics: Arc<Metrics>,
     doubts: Arc<Doubts>,
     answers: AtomicBool,
+    opened: Instant,
+    /// When something came last, in milliseconds since then.
+    heard_ms: AtomicU64,
     followed: Arc<Followed>,
     /// Who can be asked outside of calls.
     outside: Option<Outside>,
@@ -51,6 +56,8 @@ impl Unsolicited {
             metrics,
             doubts,
             answers: AtomicBool::new(true),
+            opened: Instant::now(),
+            heard_ms: AtomicU64::new(0),
             followed,
             outside,
             acknowledgements: Mutex::default(),
@@ -60,6 +67,17 @@ impl Unsolicited {
     /// The name of the upstream.
     pub(super) fn upstream(&self) -> &Arc<str> {
         &self.upstream
+    }
+
+    /// Something came from the server.
+    pub(super) fn hear(&self) {
+        let since = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.heard_ms.fetch_max(since, Ordering::Relaxed);
+    }
+
+    /// When something came last.
+    pub(super) fn heard_at(&self) -> Instant {
+        self.opened + Duration::from_millis(self.heard_ms.load(Ordering::Relaxed))
     }
 
     /// From now on requests of the server are left unanswered: modern servers may send none, and must not

@@ -116,7 +116,9 @@ pub(crate) static LIMITS: Table = Table {
     keys: &[
         &BODY,
         &MESSAGE,
+        &super::MEMORY,
         &CONNECTIONS,
+        &super::PEER_TIMEOUT,
         &SESSIONS_MAX,
         &STREAMS,
         &PIPE_CALLS,

@@ -46,6 +46,9 @@ pub(crate) static UPSTREAM: Table = Table {
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
         &super::STREAM_IDLE,
+        &super::HEALTH_KEY,
+        &super::BREAKER_KEY,
+        &super::RETRY,
         &GRACE,
         &REFRESH,
         &ISOLATION,
@@ -76,6 +79,9 @@ pub(crate) static DEFAULTS: Table = Table {
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
         &super::STREAM_IDLE,
+        &super::HEALTH_KEY,
+        &super::BREAKER_KEY,
+        &super::RETRY,
         &GRACE,
         &REFRESH,
         &ISOLATION,
@@ -97,16 +103,8 @@ upstreams:
 ",
 };
 
-const LATER: &[&str] = &[
-    "process",
-    "forward_headers",
-    "health",
-    "validate_arguments",
-    "deny_private_addresses",
-    "ca_file",
-    "retry",
-    "breaker",
-];
+const LATER: &[&str] =
+    &["process", "forward_headers", "validate_arguments", "deny_private_addresses", "ca_file"];
 
 const ALIASES: &[(&str, &str)] = &[
     ("cmd", "command"),

@@ -29,7 +29,14 @@ impl Running {
         let (stop, release) = (CancellationToken::new(), Arc::new(Notify::new()));
         let ticks = Arc::new(AtomicUsize::new(0));
         let stall_timeout = Duration::from_secs(30);
-        let bounds = Bounds { connections, header_timeout, stall_timeout, tick: Duration::from_millis(20) };
+        let peer_timeout = Duration::from_secs(60);
+        let bounds = Bounds {
+            connections,
+            header_timeout,
+            stall_timeout,
+            peer_timeout,
+            tick: Duration::from_millis(20),
+        };
         let (waits, arrived) = (Arc::clone(&release), Arc::new(AtomicUsize::new(0)));
         let arrivals = Arc::clone(&arrived);
         let serve = move |request: Request<Body>| {

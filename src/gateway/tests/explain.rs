@@ -14,8 +14,12 @@ fn role(name: &str, tools: Filter) -> Arc<RoleConfig> {
 
 fn down() -> Offer {
     let now = Instant::now();
-    let health =
-        Health::Down { reason: "it exited".into(), since: now, retry_at: now + Duration::from_secs(9) };
+    let health = Health::Down {
+        reason: "it exited".into(),
+        since: now,
+        retry_at: now + Duration::from_secs(9),
+        failures: 1,
+    };
     Offer { health, ..Offer::default() }
 }
 

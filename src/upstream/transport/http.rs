@@ -24,6 +24,7 @@ use url::Url;
 
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
+use crate::exchange::Budget;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::SESSION_ID;
@@ -58,6 +59,7 @@ struct Inner {
     post_headers: HeaderMap,
     message_limit: usize,
     stream_idle: Option<Duration>,
+    budget: Budget,
     unsolicited: Arc<Unsolicited>,
     asides: Arc<Semaphore>,
     broken: watch::Sender<Option<Failure>>,
@@ -74,6 +76,8 @@ pub(in crate::upstream) struct Surroundings<'a> {
     pub(in crate::upstream) message_limit: usize,
     /// How long an answer may pause in the middle of a message.
     pub(in crate::upstream) stream_idle: Option<Duration>,
+    /// What answers may take of the memory.
+    pub(in crate::upstream) budget: Budget,
     /// Time to open a TCP connection and to agree on TLS.
     pub(in crate::upstream) connect_timeout: Duration,
 }
@@ -102,6 +106,7 @@ impl Endpoint {
             post_headers,
             message_limit: surroundings.message_limit,
             stream_idle: surroundings.stream_idle,
+            budget: surroundings.budget,
             unsolicited: surroundings.unsolicited,
             asides: Arc::new(Semaphore::new(ASIDES)),
             broken: watch::Sender::new(None),
@@ -191,8 +196,16 @@ impl Endpoint {
         Ok(self.stream(response))
     }
 
+    fn bounds(&self) -> answer::Bounds {
+        answer::Bounds {
+            message: self.0.message_limit,
+            idle: self.0.stream_idle,
+            share: self.0.budget.share(),
+        }
+    }
+
     fn stream(&self, response: Received) -> EventStream {
-        EventStream::new(response, self.0.message_limit, self.0.stream_idle)
+        EventStream::new(response, self.bounds())
     }
 
     /// Its address.
@@ -214,6 +227,7 @@ impl Endpoint {
             post_headers: post_headers.clone(),
             message_limit: self.0.message_limit,
             stream_idle: self.0.stream_idle,
+            budget: self.0.budget.clone(),
             unsolicited: Arc::clone(unsolicited),
             asides: Arc::clone(asides),
             broken: watch::Sender::new(None),
@@ -350,6 +364,7 @@ impl Endpoint {
         headers: &HeaderMap,
     ) -> Result<Received, Failure> {
         let first = self.send_to(&self.0.path, &method, body.clone(), headers).await?;
+        self.0.unsolicited.hear();
         match redirect(&first, &self.0.url)? {
             None => Ok(first),
             Some(url) => {

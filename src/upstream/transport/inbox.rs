@@ -40,6 +40,7 @@ impl Inbox {
 
     /// Takes one message, or what should be one. `way_back` leads to the server, for answers to its own requests.
     pub(super) async fn take(&self, text: &Bytes, way_back: Back<'_>) {
+        self.unsolicited.hear();
         match json::parse(text.clone()) {
             Ok(message) => self.sort(message, way_back).await,
             Err(JsonError::Batch) => self.take_batch(text, way_back).await,
@@ -73,9 +74,8 @@ impl Inbox {
         }
     }
 
-    /// Fails the call whose answer is too large, as far as its two ends tell whose it is.
-    pub(super) fn take_ends(&self, head: &Bytes, tail: &Bytes, limit: usize) {
-        let failure = Failure::broken(format!("its answer is larger than {limit} bytes"));
+    /// Fails the call whose answer is not kept, as far as its two ends tell whose it is.
+    pub(super) fn take_ends(&self, head: &Bytes, tail: &Bytes, failure: Failure) {
         let id = json::glimpse_id(head, tail);
         if !id.is_some_and(|id| self.in_flight.finish(id, Err(failure))) {
             self.unsolicited.noise(head);

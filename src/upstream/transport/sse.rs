@@ -119,6 +119,12 @@ impl Stream {
         self.ended.cancel();
     }
 
+    /// Closes the stream, and ends every call on it.
+    pub(super) fn give_up(&self, failure: Failure) {
+        self.shared.inbox.close(failure);
+        self.ended.cancel();
+    }
+
     /// Ends the connection with a failure to deliver that concerns it as a whole: a server that has lost it
     /// answers 404.
     fn note(&self, failure: Failure) -> Failure {

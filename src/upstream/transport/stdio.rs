@@ -17,8 +17,9 @@ use tokio_util::task::TaskTracker;
 
 use super::child::{self, Child, Family};
 use super::inbox::{Inbox, lost};
-use super::{Farewell, Outgoing, Reply, cancelled};
+use super::{Farewell, Outgoing, Reply, cancelled, no_room};
 use crate::config;
+use crate::exchange::Budget;
 use crate::upstream::failure::Failure;
 use crate::upstream::inflight::{Flight, Stage};
 use crate::upstream::question::WayBack;
@@ -49,12 +50,14 @@ pub(in crate::upstream) struct Pipe {
 }
 
 /// What a child is given up for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::upstream) struct Bounds {
     /// Bytes of one message.
     pub(in crate::upstream) message: usize,
     /// How long it may pause in the middle of a message.
     pub(in crate::upstream) stream_idle: Option<Duration>,
+    /// What its messages may take of the memory.
+    pub(in crate::upstream) budget: Budget,
     /// How long it may read nothing of what is written to it.
     pub(in crate::upstream) write_stall: Duration,
 }
@@ -148,6 +151,11 @@ impl Pipe {
         drop(timeout(EXIT_GRACE, self.shared.child.exited()).await);
         self.shared.child.terminate();
         self.shared.child.gone().await;
+    }
+
+    /// Ends the child, and every call that it has.
+    pub(super) fn give_up(&self, failure: Failure) {
+        self.shared.close(failure);
     }
 
     fn failure_or(&self, other: Failure) -> Failure {
@@ -332,6 +340,7 @@ async fn read(stdout: ChildStdout, shared: Arc<Shared>, bounds: Bounds) {
 async fn read_lines(mut stdout: ChildStdout, shared: &Arc<Shared>, bounds: Bounds) -> Option<Failure> {
     let limit = bounds.message;
     let mut lines = Lines::new(limit);
+    let mut share = bounds.budget.share();
     loop {
         let idle = bounds.stream_idle.filter(|_| lines.is_mid_message());
         let reading = stdout.read_buf(lines.room());
@@ -348,11 +357,26 @@ async fn read_lines(mut stdout: ChildStdout, shared: &Arc<Shared>, bounds: Bound
         }
         loop {
             match lines.next_line() {
-                Ok(Some(ndjson::Line::Whole(line))) => shared.take_line(line).await,
-                Ok(Some(ndjson::Line::TooLong { head, tail })) => shared.inbox.take_ends(&head, &tail, limit),
+                Ok(Some(ndjson::Line::Whole(line))) => {
+                    // What was counted as one is one or more lines, and what is left.
+                    match share.resize(line.len()) {
+                        Ok(()) => shared.take_line(share.keep(line)).await,
+                        Err(_) => shared.inbox.take_ends(&line, &line, no_room()),
+                    }
+                }
+                Ok(Some(ndjson::Line::TooLong { head, tail, why })) => {
+                    let failure = match why {
+                        ndjson::Cut::Limit => too_large(limit),
+                        ndjson::Cut::Room => no_room(),
+                    };
+                    shared.inbox.take_ends(&head, &tail, failure);
+                }
                 Ok(None) => break,
-                Err(error) => return Some(too_large(error)),
+                Err(error) => return Some(endless(error)),
             }
+        }
+        if share.resize(lines.rest().len()).is_err() {
+            lines.shed();
         }
     }
     // A last message may lack its line end.
@@ -364,6 +388,10 @@ fn stalled() -> Failure {
     Failure::unavailable("it stopped in the middle of a message").of_connection()
 }
 
-fn too_large(error: ndjson::Endless) -> Failure {
+fn too_large(limit: usize) -> Failure {
+    Failure::broken(format!("its answer is larger than {limit} bytes"))
+}
+
+fn endless(error: ndjson::Endless) -> Failure {
     Failure::broken(format!("it sent a message larger than {} bytes", error.limit)).of_connection()
 }

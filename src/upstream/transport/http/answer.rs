@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::received::Received;
 use super::{Endpoint, fault};
+use crate::exchange::Share;
 use crate::gateway::GatewayErrorKind;
 use crate::mcp::{Body, Message, Request, Response};
 use crate::upstream::backoff::Backoff;
@@ -74,7 +75,7 @@ impl Reading<'_> {
         }
         let is_json = is_json(response.headers());
         let refusal = fault::of_status(&response);
-        let body = read_body(response, self.endpoint.0.message_limit, self.endpoint.0.stream_idle).await?;
+        let body = read_body(response, self.endpoint.bounds()).await?;
         if !is_json && !body.trim_ascii_start().starts_with(b"{") {
             return Err(refusal);
         }
@@ -93,8 +94,9 @@ impl Reading<'_> {
             self.endpoint.finish_reading(response);
             return Err(refusal);
         }
-        let limit = REFUSAL.min(self.endpoint.0.message_limit);
-        let Ok(body) = read_body(response, limit, self.endpoint.0.stream_idle).await else {
+        let bounds = self.endpoint.bounds();
+        let bounds = Bounds { message: REFUSAL.min(bounds.message), ..bounds };
+        let Ok(body) = read_body(response, bounds).await else {
             return Err(refusal);
         };
         match json::parse(body) {
@@ -261,14 +263,25 @@ pub(super) fn messages(text: &Bytes, unsolicited: &Unsolicited) -> Vec<Message> 
 pub(in crate::upstream) struct EventStream {
     response: Received,
     decoder: sse::Decoder,
-    limit: usize,
-    idle: Option<Duration>,
+    bounds: Bounds,
+}
+
+/// What an answer may take.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    /// Bytes of one message, decoded.
+    pub(super) message: usize,
+    /// How long it may pause in the middle of one.
+    pub(super) idle: Option<Duration>,
+    /// What it holds of the memory for large messages.
+    pub(super) share: Share,
 }
 
 impl EventStream {
-    /// A stream whose messages have at most `limit` bytes, and pause within for no longer than `idle`.
-    pub(super) fn new(response: Received, limit: usize, idle: Option<Duration>) -> Self {
-        Self { response, decoder: sse::Decoder::new(limit.saturating_add(FRAMING)), limit, idle }
+    /// A stream whose every message keeps within `bounds`.
+    pub(super) fn new(response: Received, bounds: Bounds) -> Self {
+        let decoder = sse::Decoder::new(bounds.message.saturating_add(FRAMING));
+        Self { response, decoder, bounds }
     }
 
     /// The next event that holds a message; `None` at the end of the stream. Cancel safe.
@@ -291,15 +304,29 @@ impl EventStream {
     /// If the stream breaks, or an event is too large.
     pub(in crate::upstream) async fn next_of_any_kind(&mut self) -> Result<Option<sse::Event>, Failure> {
         loop {
-            if let Some(event) = self.decoder.next_event() {
+            if let Some(mut event) = self.decoder.next_event() {
+                event.data = self.kept(event.data)?;
                 return Ok(Some(event));
             }
-            let idle = self.idle.filter(|_| self.decoder.is_mid_event());
+            let idle = self.bounds.idle.filter(|_| self.decoder.is_mid_event());
             match next_chunk(&mut self.response, idle).await? {
-                Some(chunk) => self.decoder.push(&chunk).map_err(|_| fault::too_large(self.limit))?,
+                Some(chunk) => {
+                    self.decoder.push(&chunk).map_err(|_| fault::too_large(self.bounds.message))?;
+                    let share = &mut self.bounds.share;
+                    share.resize(self.decoder.pending()).map_err(|_| fault::no_room())?;
+                }
                 None => return Ok(None),
             }
         }
+    }
+
+    /// The data of an event that has ended, with its own share of the memory. What has begun behind it has
+    /// the stream's.
+    fn kept(&mut self, data: Bytes) -> Result<Bytes, Failure> {
+        self.bounds.share.resize(self.decoder.pending()).map_err(|_| fault::no_room())?;
+        let mut share = self.bounds.share.another();
+        share.resize(data.len()).map_err(|_| fault::no_room())?;
+        Ok(share.keep(data))
     }
 
     /// The wait before the stream is opened again, if it named one.
@@ -336,8 +363,9 @@ async fn next_chunk(response: &mut Received, idle: Option<Duration>) -> Result<O
     chunk.map_err(fault::of_reading)
 }
 
-/// Reads a body of at most `limit` bytes, decoded, that pauses for no longer than `idle` once it has begun.
-async fn read_body(mut response: Received, limit: usize, idle: Option<Duration>) -> Result<Bytes, Failure> {
+/// Reads a body, decoded. Pauses count once it has begun.
+async fn read_body(mut response: Received, bounds: Bounds) -> Result<Bytes, Failure> {
+    let Bounds { message: limit, idle, mut share } = bounds;
     let Some(first) = response.chunk().await.map_err(fault::of_reading)? else {
         return Ok(Bytes::new());
     };
@@ -347,15 +375,16 @@ async fn read_body(mut response: Received, limit: usize, idle: Option<Duration>)
         if whole.len().saturating_add(last.len()) > limit {
             return Err(fault::too_large(limit));
         }
+        share.resize(whole.len() + last.len()).map_err(|_| fault::no_room())?;
         let Some(next) = next_chunk(&mut response, idle).await? else { break };
         whole.extend_from_slice(&last);
         last = next;
     }
     if whole.is_empty() {
-        return Ok(last);
+        return Ok(share.keep(last));
     }
     whole.extend_from_slice(&last);
-    Ok(whole.freeze())
+    Ok(share.keep(whole.freeze()))
 }
 
 /// Reads a little more of an answer that nobody needs.

@@ -52,6 +52,11 @@ pub(super) fn stalled() -> Failure {
     Failure::unavailable("it stopped in the middle of its answer").maybe_executed()
 }
 
+/// There is no room for an answer beside the others that are under way.
+pub(super) fn no_room() -> Failure {
+    super::super::no_room().maybe_executed()
+}
+
 /// An answer is larger than a message may be.
 pub(super) fn too_large(limit: usize) -> Failure {
     Failure::broken(format!("its answer is larger than {limit} bytes")).maybe_executed()
