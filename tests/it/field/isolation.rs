@@ -54,9 +54,17 @@ fn wait_own(gateway: &Gateway, wanted: u64) {
     gateway.wait_metric("waypost_upstream_own_connections", &[("upstream", "up")], wanted as f64);
 }
 
+/// How many servers run as children.
+fn children(gateway: &Gateway) -> usize {
+    let is_server = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains("child.py")
+    };
+    process::children(gateway.pid()).iter().filter(|pid| is_server(pid)).count()
+}
+
 fn wait_children(gateway: &Gateway, wanted: usize) {
-    let what = format!("{wanted} children");
-    eventually(&what, || (process::children(gateway.pid()).len() == wanted).then_some(()));
+    eventually(&format!("{wanted} children"), || (children(gateway) == wanted).then_some(()));
 }
 
 #[test]
@@ -76,7 +84,7 @@ fn ses_07_what_a_server_keeps_for_one_session_no_other_sees() {
         assert_eq!((count(&modern), count(&modern), count(&stranger)), (1, 2, 1), "one for each client");
         wait_own(&gateway, 5);
         if transport == Transport::Stdio {
-            assert_eq!(process::children(gateway.pid()).len(), 6, "and the one that reads the lists");
+            assert_eq!(children(&gateway), 6, "and the one that reads the lists");
         }
         let ended = up.calls()[0].header("mcp-session-id").map(str::to_owned);
         assert!(first.bodyless("DELETE").send().status < 300);
@@ -181,7 +189,7 @@ fn lek_03_own_connections_that_nobody_uses_end() {
     let gateway = config.set("sessions", json!({"idle_timeout": "1s"})).ready();
     let client = Client::modern_with(&gateway, "t-a");
     assert_eq!(count(&client), 1);
-    assert_eq!(process::children(gateway.pid()).len(), 2);
+    assert_eq!(children(&gateway), 2);
     wait_children(&gateway, 1);
     wait_own(&gateway, 0);
     assert_eq!(count(&client), 1, "and come again");
