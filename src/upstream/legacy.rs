@@ -118,11 +118,13 @@ impl NotOpened {
 
 impl Legacy {
     /// Takes over a connection whose handshake is done. Over HTTP, listens to what the server says by
-    /// itself, if it has a stream for that, and somebody may want to hear it.
+    /// itself, if it has a stream for that, and may have something to say there.
     pub(super) fn new(wire: Arc<Wire>, handshake: Handshake, tasks: &TaskTracker) -> Self {
         let session = watch::Sender::new(handshake.session);
         let ended = CancellationToken::new();
-        if let (Transport::Http(endpoint), true) = (&wire.transport, wire.tenancy.listens) {
+        // A list that a call has changed is told of in the call's own session.
+        let listens = wire.tenancy.listens || handshake.hello.tells_of_lists();
+        if let (Transport::Http(endpoint), true) = (&wire.transport, listens) {
             let listening = stream::listen(endpoint.clone(), session.subscribe());
             let ended = ended.clone();
             tasks.spawn(async move { ended.run_until_cancelled(listening).await });

@@ -36,7 +36,7 @@ pub(super) struct Tenancy {
     pub(super) attribution: Attribution,
     /// Who can be asked outside of a call.
     pub(super) session: Option<Arc<CallerSession>>,
-    /// Whether the server is listened to outside of calls.
+    /// Whether the server is listened to outside of calls, whatever it declares.
     pub(super) listens: bool,
 }
 

@@ -155,6 +155,19 @@ fn nobody_needs_a_connection_of_its_own_where_a_server_keeps_nothing() {
     }
 }
 
+/// A server tells of what a call has changed in the session of that call, and in no other.
+#[test]
+fn chg_01_an_own_session_is_listened_to_where_the_server_tells_of_changes() {
+    let up = counting(Era::Legacy).telling().http();
+    let gateway = two_clients(&up, json!({})).ready();
+    up.wait_heard();
+    let client = Client::legacy_with(&gateway, "t-a");
+    assert_eq!(count(&client), 1);
+    eventually("its stream, and that of the lists", || (up.listened() == 2).then_some(()));
+    assert!(client.bodyless("DELETE").send().status < 300);
+    eventually("that of the lists", || (up.listened() == 1).then_some(()));
+}
+
 #[test]
 fn ses_07_own_connections_are_bounded_and_the_idlest_makes_room() {
     let (gate, hold) = Gate::new("held");
