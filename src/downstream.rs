@@ -2,8 +2,9 @@
 //!
 //! A request's road: `accept` (connections) → `http` (paths, Host, Origin, credentials) → `post` (body) →
 //! `classify` (era) → `modern` or `legacy` → the gateway → `running` (the call) → `reply` (what its end looks
-//! like) → `stream` (one document, or events before it). Streams that stay open are in `listening`. A pipe (`pipe`) takes the same
-//! road from `classify` on.
+//! like) → `stream` (one document, or events before it). Streams that stay open are in `listening`. A pipe
+//! (`pipe`) takes the same road from `classify` on, and so does a connection over HTTP+SSE (`sse`), which is a pipe
+//! whose lines are POSTs and events.
 //!
 //! Must not know: upstreams.
 
@@ -32,6 +33,7 @@ mod post;
 mod reply;
 mod running;
 mod site;
+mod sse;
 mod stream;
 mod threads;
 

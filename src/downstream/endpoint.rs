@@ -18,6 +18,7 @@ use super::level::Logs;
 use super::listening::{Listening, Place, Streams};
 use super::media::single;
 use super::reply::{Asked, ErrorBody, Reply};
+use super::sse::Connections;
 use crate::auth::Authenticator;
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
 use crate::gateway::{EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
@@ -35,6 +36,8 @@ pub(super) struct Endpoint {
     pub(super) in_flight: Arc<InFlight>,
     pub(super) questions: Arc<Questions>,
     pub(super) streams: Arc<Streams>,
+    /// Open connections over HTTP+SSE.
+    pub(super) connections: Connections,
     /// What the gateway calls itself.
     pub(super) identity: Identity,
     /// Cancelled when the gateway stops: streams that stay open end then.
@@ -124,6 +127,7 @@ impl Endpoint {
             in_flight: Arc::default(),
             questions: Arc::default(),
             streams: Arc::default(),
+            connections: Connections::default(),
             identity: Identity::new(&config.server_info),
             closing,
             abandoned: TaskTracker::new(),

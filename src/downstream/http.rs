@@ -31,7 +31,7 @@ use super::media::{self, Accepts};
 use super::reply::{ErrorBody, Reply};
 use super::site::Site;
 use super::threads::Threads;
-use super::{legacy, post, stream};
+use super::{legacy, post, sse, stream};
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
 use crate::telemetry::StreamKind;
@@ -136,6 +136,9 @@ fn router(endpoint: Arc<Endpoint>) -> Router {
     Router::new()
         .route("/mcp", any(mcp))
         .route("/mcp/", any(mcp))
+        .route("/sse", any(old_stream))
+        .route("/sse/", any(old_stream))
+        .route(sse::MESSAGES, any(old_message))
         .route("/healthz", any(healthz))
         .fallback(elsewhere)
         .layer(CatchPanicLayer::custom(panicked))
@@ -200,6 +203,35 @@ fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
         None => EdgeCaller::Client(principal.client),
     };
     Ok(Caller { principal, edge })
+}
+
+/// HTTP+SSE: the stream that is a connection.
+async fn old_stream(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    let (parts, _body) = request.into_parts();
+    let opened = match (parts.method == Verb::GET, caller(&endpoint, &parts)) {
+        (_, Err(refusal)) => Err(refusal),
+        (true, Ok(caller)) => sse::open(&endpoint, &caller, &parts.headers),
+        (false, Ok(_)) => Err(only(Verb::GET, "GET opens a stream of HTTP+SSE; Streamable HTTP is at /mcp")),
+    };
+    opened.unwrap_or_else(|refusal| answer(&endpoint, refusal, Accepts::Both))
+}
+
+/// HTTP+SSE: a message for a connection.
+async fn old_message(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let reply = match (parts.method == Verb::POST, caller(&endpoint, &parts)) {
+        (_, Err(refusal)) => refusal,
+        (true, Ok(caller)) => sse::take(&endpoint, &caller, &parts, body).await,
+        (false, Ok(_)) => only(Verb::POST, "messages of HTTP+SSE come as POSTs"),
+    };
+    answer(&endpoint, reply, Accepts::Both)
+}
+
+/// The refusal of another method than the one that there is. It is what clients that try transports wait for.
+fn only(verb: Verb, text: &'static str) -> Reply {
+    let refusal = Reply::transport(StatusCode::METHOD_NOT_ALLOWED, text);
+    let allowed = HeaderValue::from_str(verb.as_str()).unwrap_or(ALLOWED);
+    Reply { refusal: None, ..refusal }.header(ALLOW, allowed)
 }
 
 fn not_allowed() -> Reply {

@@ -1,4 +1,4 @@
-//! The way out of a pipe: whole messages, one a line, in the order in which they were given.
+//! The way out of a pipe: whole messages in the order in which they were given, one a line where it has lines.
 //!
 //! Must not know: MCP.
 
@@ -30,14 +30,20 @@ impl Outlet {
     }
 }
 
+/// A way out whose messages somebody else carries on.
+pub(super) fn queue() -> (Outlet, mpsc::Receiver<Bytes>) {
+    let (sender, queue) = mpsc::channel(QUEUE);
+    (Outlet(sender), queue)
+}
+
 /// Opens a way to `output`. The future writes; it ends once all outlets are dropped and everything is written, or
 /// a write fails, and cancels `gone` then.
 pub(super) fn open<W>(output: W, gone: CancellationToken) -> (Outlet, impl Future<Output = ()>)
 where
     W: AsyncWrite + Unpin,
 {
-    let (sender, queue) = mpsc::channel(QUEUE);
-    (Outlet(sender), write(output, queue, gone))
+    let (outlet, queue) = queue();
+    (outlet, write(output, queue, gone))
 }
 
 async fn write<W: AsyncWrite + Unpin>(

@@ -1,4 +1,5 @@
-//! MCP on a pipe: one client, one message a line, the era that of each message.
+//! MCP on a pipe: one client, one message a line, the era that of each message. A connection over HTTP+SSE is one, too,
+//! whose messages come and go otherwise.
 //!
 //! The client is served by the same code as over HTTP. What is different: there are no headers to agree with, a
 //! call is cancelled by a notification alone, the stream of a session opens by itself, and the messages of all
@@ -23,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use super::classify::classify;
 use super::endpoint::{Caller, Endpoint, Prepared, Step};
 use super::legacy_session::SessionUse;
-use super::listening::{Listening, Piece};
+use super::listening::{Listening, Piece, Place};
 use super::outlet::{self, Outlet};
 use super::reply::{ErrorBody, Reply};
 use super::running::{DISCONNECTED, Next, Running};
@@ -59,15 +60,8 @@ where
     let gone = CancellationToken::new();
     let (out, writing) = outlet::open(output, gone.clone());
     let edge = EdgeCaller::Client(principal.client);
-    let mut pipe = Pipe {
-        places: Arc::new(Semaphore::new(endpoint.gateway.config().limits.pipe_calls)),
-        caller: Caller { principal, edge },
-        out,
-        session: None,
-        tasks: TaskTracker::new(),
-        gone,
-        endpoint,
-    };
+    let caller = Caller { principal, edge };
+    let mut pipe = Pipe::new(&endpoint, caller, (Speaks::Both, None), (out, gone));
     let talking = async move {
         tokio::select! {
             _settled = timeout(patience, pipe.endpoint.gateway.settle()) => {}
@@ -82,11 +76,14 @@ where
     Ok(())
 }
 
-/// The conversation.
-struct Pipe {
+/// The conversation. Dropped, it ends its session; what is under way ends with `gone`.
+pub(super) struct Pipe {
     endpoint: Arc<Endpoint>,
     caller: Caller,
+    speaks: Speaks,
     out: Outlet,
+    /// The place of the session's stream, where it was taken already.
+    place: Option<Place>,
     /// The session of the last handshake.
     session: Option<Joined>,
     /// Calls and subscriptions under way.
@@ -97,6 +94,15 @@ struct Pipe {
     gone: CancellationToken,
 }
 
+/// Which eras are spoken on a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaks {
+    /// Both, each message for itself.
+    Both,
+    /// The one that the pipe itself is of.
+    Legacy,
+}
+
 /// The session of a pipe, and whether its stream is open.
 struct Joined {
     session: SessionUse,
@@ -104,6 +110,31 @@ struct Joined {
 }
 
 impl Pipe {
+    /// A conversation with `caller`, whose messages go to `out` until `gone` says that nobody reads them.
+    pub(super) fn new(
+        endpoint: &Arc<Endpoint>,
+        caller: Caller,
+        (speaks, place): (Speaks, Option<Place>),
+        (out, gone): (Outlet, CancellationToken),
+    ) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(endpoint.gateway.config().limits.pipe_calls)),
+            endpoint: Arc::clone(endpoint),
+            caller,
+            speaks,
+            out,
+            place,
+            session: None,
+            tasks: TaskTracker::new(),
+            gone,
+        }
+    }
+
+    /// What is under way.
+    pub(super) fn tasks(&self) -> TaskTracker {
+        self.tasks.clone()
+    }
+
     /// Takes lines until there are no more, or nobody wants the answers.
     async fn read<R: AsyncRead + Unpin>(&mut self, mut input: R, shutdown: &CancellationToken) {
         let limit = self.endpoint.gateway.config().limits.body;
@@ -138,7 +169,8 @@ impl Pipe {
         }
     }
 
-    async fn take(&mut self, text: Bytes) {
+    /// Takes one message, or a batch. Waits for room where the client does not read.
+    pub(super) async fn take(&mut self, text: Bytes) {
         if text.trim_ascii().is_empty() {
             return;
         }
@@ -164,7 +196,11 @@ impl Pipe {
             self.hear();
         }
         let endpoint = Arc::clone(&self.endpoint);
-        let step = match (classify(&HeaderMap::new(), &message), message) {
+        let era = match self.speaks {
+            Speaks::Both => classify(&HeaderMap::new(), &message),
+            Speaks::Legacy => Era::Legacy,
+        };
+        let step = match (era, message) {
             (era, Message::Notification(notification)) => return self.notice(era, &notification),
             (Era::Modern, message) => modern::serve(&endpoint, &self.caller, None, message),
             (Era::Legacy, message) => {
@@ -286,7 +322,10 @@ impl Pipe {
     fn hear(&mut self) {
         let Some(joined) = self.session.as_mut().filter(|joined| !joined.is_heard) else { return };
         joined.is_heard = true;
-        let place = self.endpoint.stream_place(&self.caller, StreamKind::Session, None);
+        let place = match self.place.take() {
+            Some(place) => Ok(place),
+            None => self.endpoint.stream_place(&self.caller, StreamKind::Session, None),
+        };
         match (place, &self.session) {
             (Ok(place), Some(joined)) => {
                 let listening = Listening::session(&self.endpoint, &self.caller, &joined.session, place);
@@ -311,6 +350,20 @@ impl Pipe {
     async fn say(&self, reply: Reply) {
         self.endpoint.note(&reply);
         self.out.send(reply.body).await;
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if let Some(left) = self.session.take() {
+            self.endpoint.sessions.end(&left.session);
+        }
+    }
+}
+
+impl std::fmt::Debug for Pipe {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Pipe").field("caller", &self.caller).finish_non_exhaustive()
     }
 }
 

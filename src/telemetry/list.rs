@@ -140,7 +140,7 @@ static LABELS: &[(&str, &str)] = &[
     ("version", "The version of the program."),
     (
         "kind",
-        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`.",
+        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`. `connection`: one of HTTP+SSE.",
     ),
 ];
 

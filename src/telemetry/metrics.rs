@@ -408,11 +408,13 @@ pub enum StreamKind {
     Session,
     /// A subscription.
     Subscription,
+    /// A connection over HTTP+SSE.
+    Connection,
 }
 
 impl StreamKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Session, Self::Subscription];
+    pub const ALL: [Self; 3] = [Self::Session, Self::Subscription, Self::Connection];
 
     /// The label.
     #[must_use]
@@ -420,6 +422,7 @@ impl StreamKind {
         match self {
             Self::Session => "session",
             Self::Subscription => "subscription",
+            Self::Connection => "connection",
         }
     }
 }

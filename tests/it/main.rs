@@ -22,6 +22,7 @@ mod lossless;
 mod overload;
 mod rmcp_peers;
 mod robust;
+mod sse;
 mod supervision;
 mod support;
 mod translation;

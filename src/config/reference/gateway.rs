@@ -180,7 +180,8 @@ pub(crate) static STREAMS: Key<Bounded<u64>> = Key {
 
 pub(crate) static PIPE_CALLS: Key<Bounded<u64>> = Key {
     name: "pipe_calls",
-    about: "Requests of the client of `waypost stdio` that are under way at the same time; one more is refused.",
+    about: "Requests of the client of `waypost stdio`, or of one connection over HTTP+SSE, that are under way at the same \
+            time; one more is refused.",
     form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
 };
 

@@ -80,16 +80,12 @@ async def main() -> None:
         say(step="log", data=params.data, level=params.level)
 
     headers = {"Authorization": f"Bearer {plan['token']}"} if plan["token"] else {}
-    if plan["url"].endswith("/sse"):
-        async with sse_client(plan["url"], headers=headers) as (read, write):
-            async with ClientSession(read, write, logging_callback=on_log) as session:
-                await carry_out(session, plan)
-        say(step="close")
-        return
     async with httpx.AsyncClient(headers=headers, timeout=90) as http:
         if plan.get("command"):
             command, *arguments = plan["command"]
             transport: Any = stdio_client(StdioServerParameters(command=command, args=arguments, env=plan["env"]))
+        elif plan["url"].endswith("/sse"):
+            transport = sse_client(plan["url"], headers=headers)
         else:
             transport = streamable_http_client(plan["url"], http_client=http)
         async with transport as (read, write, *_):

@@ -18,13 +18,14 @@ const connect = () => {
   return new Transport(new URL(plan.url), { requestInit: { headers } });
 };
 const transport = connect();
-// Over stdio this SDK tells the revision to nobody but the transport.
+// This SDK tells the revision to nobody but the transport.
 let protocol;
-if (launched) transport.setProtocolVersion = version => { protocol = version; };
+const agreed = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = version => { protocol = version; agreed?.(version); };
 await client.connect(transport);
 await carryOut({
   client,
-  protocol: () => protocol ?? (overSse ? transport._protocolVersion : transport.protocolVersion),
+  protocol: () => protocol ?? transport.protocolVersion,
   modern: () => false,
   call: (params, options) => client.callTool(params, undefined, options),
 });
