@@ -54,17 +54,9 @@ fn wait_own(gateway: &Gateway, wanted: u64) {
     gateway.wait_metric("waypost_upstream_own_connections", &[("upstream", "up")], wanted as f64);
 }
 
-/// How many servers run as children.
-fn children(gateway: &Gateway) -> usize {
-    let is_server = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains("child.py")
-    };
-    process::children(gateway.pid()).iter().filter(|pid| is_server(pid)).count()
-}
-
-fn wait_children(gateway: &Gateway, wanted: usize) {
-    eventually(&format!("{wanted} children"), || (children(gateway) == wanted).then_some(()));
+fn wait_servers(gateway: &Gateway, wanted: usize) {
+    let what = format!("{wanted} servers");
+    eventually(&what, || (process::servers(gateway.pid()).len() == wanted).then_some(()));
 }
 
 #[test]
@@ -84,13 +76,13 @@ fn ses_07_what_a_server_keeps_for_one_session_no_other_sees() {
         assert_eq!((count(&modern), count(&modern), count(&stranger)), (1, 2, 1), "one for each client");
         wait_own(&gateway, 5);
         if transport == Transport::Stdio {
-            assert_eq!(children(&gateway), 6, "and the one that reads the lists");
+            assert_eq!(process::servers(gateway.pid()).len(), 6, "and the one that reads the lists");
         }
         let ended = up.calls()[0].header("mcp-session-id").map(str::to_owned);
         assert!(first.bodyless("DELETE").send().status < 300);
         wait_own(&gateway, 4);
         match transport {
-            Transport::Stdio => wait_children(&gateway, 5),
+            Transport::Stdio => wait_servers(&gateway, 5),
             _ => {
                 let is_delete = |head: &str| head.starts_with("DELETE ");
                 let deleted = up.wait_for("the end of the session", |received| {
@@ -176,7 +168,7 @@ fn ses_07_own_connections_are_bounded_and_the_idlest_makes_room() {
     let clients: Vec<_> = (0..3).map(|_| Client::legacy_with(&gateway, "t-a")).collect();
     assert_eq!((count(&clients[0]), count(&clients[1]), count(&clients[0])), (1, 1, 2));
     assert_eq!(count(&clients[2]), 1, "in the place of the one that was not used for longest");
-    wait_children(&gateway, 3);
+    wait_servers(&gateway, 3);
     assert_eq!(count(&clients[0]), 3, "which is not this one");
     let refused = std::thread::scope(|scope| {
         let holding: Vec<_> = [&clients[0], &clients[2]]
@@ -202,8 +194,8 @@ fn lek_03_own_connections_that_nobody_uses_end() {
     let gateway = config.set("sessions", json!({"idle_timeout": "1s"})).ready();
     let client = Client::modern_with(&gateway, "t-a");
     assert_eq!(count(&client), 1);
-    assert_eq!(children(&gateway), 2);
-    wait_children(&gateway, 1);
+    assert_eq!(process::servers(gateway.pid()).len(), 2);
+    wait_servers(&gateway, 1);
     wait_own(&gateway, 0);
     assert_eq!(count(&client), 1, "and come again");
 }
