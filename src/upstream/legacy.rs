@@ -20,6 +20,7 @@ use level::AskedLevel;
 use super::failure::Failure;
 use super::listener::{Listener, Logs};
 use super::question::QuestionSink;
+use super::transport::http::Endpoint;
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
@@ -125,7 +126,9 @@ impl Legacy {
         // A list that a call has changed is told of in the call's own session.
         let listens = wire.tenancy.listens || handshake.hello.tells_of_lists();
         if let (Transport::Http(endpoint), true) = (&wire.transport, listens) {
-            let listening = stream::listen(endpoint.clone(), session.subscribe());
+            // Only on the connection that all share are resources subscribed to.
+            let doubt = if wire.tenancy.is_own { Endpoint::doubt_lists } else { Endpoint::doubt_all };
+            let listening = stream::listen(endpoint.clone(), session.subscribe(), doubt);
             let ended = ended.clone();
             tasks.spawn(async move { ended.run_until_cancelled(listening).await });
         }

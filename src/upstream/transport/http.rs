@@ -25,6 +25,7 @@ use url::Url;
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
 use crate::exchange::Budget;
+use crate::mcp::ListKind;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::SESSION_ID;
@@ -239,6 +240,11 @@ impl Endpoint {
     /// Has everything looked at again.
     pub(in crate::upstream) fn doubt_all(&self) {
         self.0.unsolicited.doubt_all();
+    }
+
+    /// Has the lists looked at again.
+    pub(in crate::upstream) fn doubt_lists(&self) {
+        self.0.unsolicited.doubt(&ListKind::ALL);
     }
 
     /// Takes a message that came on a stream of the server's own.
