@@ -44,7 +44,13 @@ impl Inbox {
         match json::parse(text.clone()) {
             Ok(message) => self.sort(message, way_back).await,
             Err(JsonError::Batch) => self.take_batch(text, way_back).await,
-            Err(error) => self.take_unreadable(text, &error),
+            Err(error) => match json::parse_last(text).filter(|_| matches!(error, JsonError::Syntax(_))) {
+                Some((front, message)) => {
+                    self.take_unreadable(&front, &error);
+                    self.sort(message, way_back).await;
+                }
+                None => self.take_unreadable(text, &error),
+            },
         }
     }
 
