@@ -29,8 +29,12 @@ pub use lifecycle::{
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{
-    InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind, Subscribed,
+    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind,
+    Subscribed, Table,
 };
 pub use own::{OwnConnectionEnded, OwnConnectionFailed, OwnConnectionOpened};
 pub use subscriptions::SubscriptionLost;
-pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};
+pub use trouble::{
+    AcceptFailed, AcceptRecovered, BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed,
+    ToolBreakerClosed, ToolBreakerOpened,
+};
