@@ -168,6 +168,8 @@ impl Gateway {
         };
         let ended = async {
             tokio::select! {
+                // What the upstream says at the deadline says more than that time is up.
+                biased;
                 result = carried => result,
                 () = cancel.cancelled() => {
                     Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
@@ -178,6 +180,11 @@ impl Gateway {
         let result = self.past_breaker(place, called, ended).await;
         record.upstream_took(started.elapsed());
         self.expose_tasks(&used, self.rewrite(place, method, result?))
+    }
+
+    /// Tells the upstreams that a session has ended.
+    pub fn end_session(&self, session: &Arc<str>) {
+        self.upstreams.iter().for_each(|upstream| upstream.end_session(session));
     }
 
     /// Forgets what makes no difference any more. To be called about once a minute.

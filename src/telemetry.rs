@@ -11,6 +11,7 @@ mod line;
 mod list;
 mod log;
 mod metrics;
+mod own;
 mod process;
 mod resumption;
 mod subscriptions;
@@ -31,8 +32,9 @@ pub use lifecycle::{
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{
-    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Table,
+    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind, Table,
 };
+pub use own::{OwnConnectionEnded, OwnConnectionFailed, OwnConnectionOpened};
 pub use resumption::{Detached, EventsDropped, EventsKept, Resumption, StreamResumed};
 pub use subscriptions::{Subscribed, SubscriptionLost};
 pub use trouble::{

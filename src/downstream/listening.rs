@@ -17,9 +17,11 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::ask::Questions;
 use super::endpoint::{Caller, Endpoint, quoted};
 use super::event_id::{Position, SessionPosition};
 use super::filter::Filter;
@@ -27,10 +29,12 @@ use super::legacy_session::SessionUse;
 use super::reply::{Reply, object};
 use super::resumption::Resumption;
 use super::stream::{KEEP_ALIVE, event_stream};
+use crate::exchange::Inquiry;
 use crate::gateway::{Change, EdgeCaller, Following, Watch};
 use crate::mcp::{Id, ListKind, key};
 use crate::telemetry::Resumption::Whole;
 use crate::telemetry::{Metrics, OpenStream, StreamKind, StreamResumed};
+use crate::translate::input::Question;
 use crate::wire::sse;
 
 /// The streams that are open, counted by caller. As large as there are callers with open streams.
@@ -79,6 +83,9 @@ impl Drop for Place {
 pub(super) struct Listening {
     watch: Watch,
     voice: Voice,
+    /// Questions outside of any call, where the stream is a session's.
+    inquiries: Option<mpsc::Receiver<Inquiry>>,
+    questions: Arc<Questions>,
     /// What is sent first, as soon as it is there.
     opening: Option<BoxFuture<'static, Piece>>,
     keep_alive: Duration,
@@ -111,6 +118,7 @@ enum Next {
     /// What it begins with.
     Opening(Piece),
     Change(Change),
+    Inquiry(Inquiry),
     Silence,
     /// The gateway stops.
     Closing,
@@ -138,12 +146,9 @@ impl Listening {
         let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, seen, following);
         let resumption = Arc::clone(&endpoint.resumption);
         let opening = Box::pin(std::future::ready(Piece::Silence));
-        Self::new(
-            endpoint,
-            watch,
-            (Voice::Session { session: session.clone(), kept, resumption }, opening),
-            place,
-        )
+        let voice = Voice::Session { session: session.clone(), kept, resumption };
+        let listening = Self::new(endpoint, watch, (voice, opening), place);
+        Self { inquiries: Some(session.peer.listen()), ..listening }
     }
 
     /// A subscription to what `filter` names. It begins with the acknowledgement, once it is known what is told.
@@ -173,6 +178,8 @@ impl Listening {
         Self {
             watch,
             voice,
+            inquiries: None,
+            questions: Arc::clone(&endpoint.questions),
             opening: Some(opening),
             server_info: endpoint.identity.newest(),
             keep_alive: endpoint.gateway.config().sessions.keep_alive,
@@ -232,6 +239,7 @@ impl Listening {
             }
             Next::Silence => Piece::Silence,
             Next::Change(change) => Piece::Message(self.tell(change)),
+            Next::Inquiry(inquiry) => self.ask(inquiry),
             Next::Ended => return None,
             Next::Closing => {
                 self.is_over = true;
@@ -253,9 +261,17 @@ impl Listening {
             () = self.closing.cancelled() => Next::Closing,
             () = cancelled(ended) => Next::Ended,
             opening = opened(&mut self.opening), if is_opening => Next::Opening(opening),
+            Some(inquiry) = received(&mut self.inquiries), if !is_opening => Next::Inquiry(inquiry),
             change = self.watch.next(), if !is_opening => Next::Change(change),
             () = until(self.quiet_until) => Next::Silence,
         }
+    }
+
+    /// Puts a question to the client of the session; its answer comes by itself.
+    fn ask(&self, inquiry: Inquiry) -> Piece {
+        let Voice::Session { session, .. } = &self.voice else { return Piece::Silence };
+        let id = self.questions.expect(&session.id, inquiry.answer);
+        Piece::Message(Question::of(&inquiry.request).write(&Id::from(id)))
     }
 
     fn tell(&self, change: Change) -> Bytes {
@@ -286,6 +302,13 @@ impl Listening {
                 Some(Reply::result(id, object(&members)).body)
             }
         }
+    }
+}
+
+async fn received(inquiries: &mut Option<mpsc::Receiver<Inquiry>>) -> Option<Inquiry> {
+    match inquiries {
+        Some(inquiries) => inquiries.recv().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Metrics {
     pub(super) connects: Family<IntCounter>,
     pub(super) restarts: Family<IntCounter>,
     pub(super) connect_failures: Family<IntCounter>,
+    own_connections: Family<IntGauge>,
+    own_connections_opened: Family<IntCounter>,
     pub(super) failures: Family<IntGauge>,
     pub(super) breaker: Family<IntGauge>,
     pub(super) tool_breakers: Family<IntGauge>,
@@ -98,6 +100,8 @@ impl Default for Metrics {
             connects: Family::new(&list::UPSTREAM_CONNECTS),
             restarts: Family::new(&list::UPSTREAM_RESTARTS),
             connect_failures: Family::new(&list::UPSTREAM_CONNECT_FAILURES),
+            own_connections: Family::new(&list::OWN_CONNECTIONS),
+            own_connections_opened: Family::new(&list::OWN_CONNECTIONS_OPENED),
             failures: Family::new(&list::UPSTREAM_FAILURES),
             breaker: Family::new(&list::BREAKER_OPEN),
             tool_breakers: Family::new(&list::TOOL_BREAKERS_OPEN),
@@ -197,6 +201,7 @@ impl Metrics {
             &self.up,
             &self.tools,
             &self.calls_in_flight,
+            &self.own_connections,
             &self.subscriptions,
             &self.failures,
             &self.breaker,
@@ -209,6 +214,7 @@ impl Metrics {
             &self.connects,
             &self.restarts,
             &self.connect_failures,
+            &self.own_connections_opened,
             &self.noise,
             &self.repeated,
             &self.checks_missed,
@@ -285,6 +291,23 @@ impl Metrics {
         OpenStream(gauge)
     }
 
+    /// Counts a connection of one client or session as open until the guard is dropped.
+    pub fn own_connection(&self, upstream: &str) -> OwnConnection {
+        self.own_connections_opened.with(&[upstream], IntCounter::inc);
+        let gauge = self.own_connections.cell(&[upstream]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        OwnConnection(gauge)
+    }
+
+    /// How many connections of one client or session each an upstream has now.
+    #[must_use]
+    pub fn own_connections(&self, upstream: &str) -> u64 {
+        let gauge = self.own_connections.cell(&[upstream]);
+        gauge.and_then(|gauge| u64::try_from(gauge.get()).ok()).unwrap_or_default()
+    }
+
     /// Everything, as Prometheus text (`version=0.0.4`). Reads files under `/proc`: not for a thread that
     /// serves others meanwhile.
     #[must_use]
@@ -312,6 +335,8 @@ impl Metrics {
             self.connects.collect(),
             self.restarts.collect(),
             self.connect_failures.collect(),
+            self.own_connections.collect(),
+            self.own_connections_opened.collect(),
             self.failures.collect(),
             self.breaker.collect(),
             self.tool_breakers.collect(),
@@ -385,6 +410,19 @@ fn gauge(spec: &Spec, value: Option<u64>) -> MetricFamily {
 pub struct InFlight(Option<IntGauge>);
 
 impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
+    }
+}
+
+/// A connection of one client or session that is open, as long as this lives.
+#[derive(Debug)]
+#[must_use = "the connection counts as ended once this is dropped"]
+pub struct OwnConnection(Option<IntGauge>);
+
+impl Drop for OwnConnection {
     fn drop(&mut self) {
         if let Some(gauge) = &self.0 {
             gauge.dec();

@@ -12,10 +12,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use level::AskedLevel;
+use stream::Course;
 
 use super::failure::Failure;
 use super::listener::{Listener, Logs};
@@ -25,7 +27,7 @@ use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
 use crate::mcp::{Id, ListKind, Raw, Response};
 use crate::translate::hello::{
-    Hello, NoHandshake, Questions, read_initialize, write_initialize, write_initialized, write_request,
+    Hello, NoHandshake, read_initialize, write_initialize, write_initialized, write_request,
 };
 use crate::translate::to_legacy::{self, Onward};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
@@ -38,6 +40,8 @@ pub(super) struct Legacy {
     session: watch::Sender<Session>,
     renewing: AsyncMutex<()>,
     level: AskedLevel,
+    /// The server is listened to, where it can be.
+    listening: CancellationToken,
     _stream: DropGuard,
 }
 
@@ -69,11 +73,8 @@ pub(super) enum NotOpened {
 
 /// Shakes hands: `initialize`, and `notifications/initialized` once it is answered.
 pub(super) async fn shake_hands(wire: &Wire) -> Result<Handshake, NotOpened> {
-    let questions = match wire.transport.attributes_questions() {
-        true => Questions::Carried,
-        false => Questions::Unwanted,
-    };
-    let write = |id: &Id| write_initialize(id, questions);
+    let capabilities = wire.tenancy.declared(&wire.transport);
+    let write = |id: &Id| write_initialize(id, &capabilities);
     let reply = wire.ask(write, Arc::default()).await.map_err(NotOpened::Failure)?;
     let hello = read_initialize(&reply.response).map_err(|said| NotOpened::Answer(said, reply.status))?;
     let session = Session::first(&hello, reply.session);
@@ -121,14 +122,20 @@ impl NotOpened {
 
 impl Legacy {
     /// Takes over a connection whose handshake is done. Over HTTP, listens to what the server says by
-    /// itself, if it has a stream for that.
+    /// itself, if it has a stream for that: it may tell of lists that a call has changed in the session of that call,
+    /// whether it declares that or not.
     pub(super) fn new(wire: Arc<Wire>, handshake: Handshake, tasks: &TaskTracker) -> Self {
         let session = watch::Sender::new(handshake.session);
         let ended = CancellationToken::new();
+        let answered = CancellationToken::new();
         if let Transport::Http(endpoint) = &wire.transport {
-            let listening = stream::listen(endpoint.clone(), session.subscribe());
+            let course = if wire.tenancy.is_own { Course::own } else { Course::shared };
+            let course = course(answered.clone());
+            let listening = stream::listen(endpoint.clone(), session.subscribe(), course);
             let ended = ended.clone();
             tasks.spawn(async move { ended.run_until_cancelled(listening).await });
+        } else {
+            answered.cancel();
         }
         Self {
             wire,
@@ -136,6 +143,7 @@ impl Legacy {
             session,
             renewing: AsyncMutex::new(()),
             level: AskedLevel::default(),
+            listening: answered,
             _stream: ended.drop_guard(),
         }
     }
@@ -146,6 +154,16 @@ impl Legacy {
 
     pub(super) fn wire(&self) -> &Wire {
         &self.wire
+    }
+
+    /// Whether the server keeps something for this connection that another one does not have.
+    pub(super) fn has_session(&self) -> bool {
+        !self.wire.is_http() || self.session.borrow().id.is_some()
+    }
+
+    /// Waits until the server is listened to, or has no stream for that, but not for long.
+    pub(super) async fn listening(&self) {
+        drop(timeout(stream::PATIENCE, self.listening.cancelled()).await);
     }
 
     /// Asks something of our own.

@@ -53,7 +53,9 @@ def through_waypost(reference: Reference, transport: str, era: str, work: Path) 
     upstream: dict[str, object] = {"prefix": "", "era": era}
     if transport == "stdio":
         command, *arguments = [str(part) for part in (*reference.command, "stdio")]
-        upstream |= {"command": command, "args": arguments}
+        # On a pipe of its own a session can be asked.
+        isolation = "per_session" if era == "legacy" else "shared"
+        upstream |= {"command": command, "args": arguments, "isolation": isolation}
     else:
         upstream |= {"url": reference.url}
     name = f"waypost-{reference.name}-{transport}-{era}".replace(" ", "-")

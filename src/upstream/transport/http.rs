@@ -22,6 +22,7 @@ use url::Url;
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
 use crate::exchange::Budget;
+use crate::mcp::ListKind;
 use crate::outbound::{Client, Received, Unusable, path};
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
@@ -41,7 +42,7 @@ const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("waypost/", env!
 #[derive(Clone, Debug)]
 pub(in crate::upstream) struct Endpoint(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     client: Client,
     url: Url,
@@ -107,6 +108,16 @@ impl Endpoint {
             tasks: surroundings.tasks.clone(),
             runtime: Handle::current(),
         })))
+    }
+
+    /// Another way to the same place: it shares the TCP connections, and nothing of what is known of the server.
+    pub(in crate::upstream) fn beside(&self, unsolicited: Arc<Unsolicited>) -> Self {
+        Self(Arc::new(Inner {
+            unsolicited,
+            asides: Arc::new(Semaphore::new(ASIDES)),
+            broken: watch::Sender::new(None),
+            ..(*self.0).clone()
+        }))
     }
 
     /// Sends a request and waits for its answer.
@@ -225,6 +236,11 @@ impl Endpoint {
         self.0.unsolicited.doubt_all();
     }
 
+    /// Has the lists looked at again.
+    pub(in crate::upstream) fn doubt_lists(&self) {
+        self.0.unsolicited.doubt(&ListKind::ALL);
+    }
+
     /// Takes a message that came on a stream of the server's own.
     pub(in crate::upstream) fn hear(&self, data: Bytes, headers: &Arc<HeaderMap>) {
         for message in answer::messages(&data, &self.0.unsolicited) {
@@ -280,6 +296,11 @@ impl Endpoint {
                 status.as_u16()
             ))),
         }
+    }
+
+    /// Answers a request of the server, in the background.
+    pub(in crate::upstream) fn answer_aside(&self, text: Bytes, headers: Arc<HeaderMap>) {
+        self.send_aside(text, headers);
     }
 
     /// Sends a message whose answer, if there is one, comes another way.

@@ -12,6 +12,13 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// The living children of a gateway that are servers: all but the guard, which runs the gateway's own program.
+pub fn servers(pid: u32) -> Vec<u32> {
+    let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let own = program(pid);
+    children(pid).into_iter().filter(|child| program(*child) != own).collect()
+}
+
 /// The children of a process that have ended and wait to be reaped, by the names of their programs.
 pub fn zombies(pid: u32) -> Vec<String> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
