@@ -28,7 +28,8 @@ def reached(url: str, token: str) -> Target:
 def launched(config: Path, environment: dict[str, str], work: Path) -> Target:
     """Launched as `waypost connect` says."""
     connect = [WAYPOST, "connect", "inspector", "--stdio", "--config", config]
-    page = json.loads(subprocess.run(connect, capture_output=True, check=True).stdout)
+    told = subprocess.run(connect, stdout=subprocess.PIPE, check=True, env=CHILD_ENVIRONMENT | environment).stdout
+    page = json.loads(told)
     entry = page["mcpServers"]["waypost"]
     entry["args"] += ["--wait", "60"]
     entry["env"] = environment

@@ -54,8 +54,9 @@ fn a_busy_child_is_left_to_its_work() {
     let client = Client::legacy(&gateway);
     assert_eq!(client.echo("up__work", ""), "done");
     assert_eq!(up.processes().len(), 1);
-    let verdicts = gateway.events("health_check_missed");
-    assert!(verdicts.iter().any(|line| line["verdict"] == "busy"), "{verdicts:?}");
+    eventually("it is found busy", || {
+        gateway.events("health_check_missed").into_iter().find(|line| line["verdict"] == "busy")
+    });
 }
 
 /// One that does not read and has calls is given up once all of them have failed.
@@ -91,8 +92,7 @@ fn a_crash_loop_shows_its_last_words_everywhere() {
     assert!(shown["reason"].as_str().is_some_and(|reason| reason.contains("code 7")), "{shown}");
     assert!(shown["failures"].as_u64().is_some_and(|failures| failures >= 5), "{shown}");
     assert!(gateway.metrics().sum("waypost_upstream_failures", &[("upstream", "up")]) >= 5.0);
-    let lines = gateway.events("upstream_failed");
-    let line = lines.last().expect("a line");
+    let line = gateway.wait_event("upstream_failed");
     assert!(line["reason"].as_str().is_some_and(|reason| reason.contains("out of cheese")), "{line}");
     let told = client.call("up__x", json!({})).to_string();
     assert!(told.contains("code 7") && !told.contains("cheese"), "stderr is not for clients: {told}");
@@ -144,6 +144,7 @@ fn an_open_breaker_spares_the_server_and_closes_with_an_answer() {
             (client.call("up__flaky", json!({}))["result"]["content"][0]["text"] == "there").then_some(())
         });
         gateway.wait_metric("waypost_upstream_breaker_open", &[("upstream", "up")], 0.0);
+        gateway.wait_event("breaker_opened");
         assert_eq!(gateway.events("breaker_opened").len(), 1);
         assert_eq!(client.echo("up__echo", "x"), "x");
     }
@@ -164,7 +165,7 @@ fn an_open_breaker_of_a_tool_spares_it_alone() {
             assert!(answer.contains("isError\":true"), "{answer}");
             (open() > 0.5).then_some(())
         });
-        let line = gateway.events("tool_breaker_opened").remove(0);
+        let line = gateway.wait_event("tool_breaker_opened");
         assert_eq!((&line["upstream"], &line["tool"]), (&json!("up"), &json!("up__flaky")));
         for text in ["a", "b", "c", "d", "e"] {
             assert_eq!(client.echo("up__echo", text), text, "the other tool is called on");

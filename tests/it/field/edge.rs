@@ -112,8 +112,7 @@ fn a_hangup_does_not_end_the_gateway() {
     let up = Script::echo(Era::Legacy).stdio();
     let mut gateway = Config::new().upstream("up", &up).ready();
     gateway.signal(Signal::HUP);
-    let is_told = || gateway.warnings().iter().any(|line| line.contains("SIGHUP"));
-    eventually("the log says why nothing happens", || is_told().then_some(()));
+    gateway.wait_warning("SIGHUP");
     assert!(gateway.is_running());
     assert_eq!(Client::legacy(&gateway).echo("up__echo", "x"), "x");
 }

@@ -54,7 +54,7 @@ fn pag_01_a_list_that_never_ends_is_bounded() {
     let client = Client::legacy(&gateway);
     client.wait_tools(&["up__t000"]);
     assert!(circular.of_method("tools/list").len() <= 4, "{}", circular.of_method("tools/list").len());
-    assert!(gateway.warnings().iter().any(|line| line.contains("cursor")), "a warning tells it");
+    gateway.wait_warning("cursor");
 }
 
 #[test]

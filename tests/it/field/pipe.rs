@@ -91,7 +91,7 @@ fn a_launched_gateway_calls_tells_and_cancels(cell: Cell) {
         "the end of the subscription at most: {rest:?}"
     );
     assert_eq!(pipe.wait_exit(), Some(0));
-    let calls = eventually("all is logged", || Some(pipe.events("call")).filter(|calls| calls.len() == 3));
+    let calls = pipe.wait_events("call", 3);
     let outcomes: Vec<_> = calls.iter().map(|call| call["outcome"].as_str().unwrap_or_default()).collect();
     assert_eq!(outcomes, ["ok", "ok", "cancelled"], "{calls:?}");
 }
@@ -169,7 +169,7 @@ fn a_pipe_has_the_policy_of_the_client_that_it_is() {
     assert_eq!(pipe.message()["result"]["content"][0]["text"], "x");
     pipe.ask(Era::Modern, 4, "tools/call", r#"{"name":"up__echo","arguments":{"text":"x"}}"#);
     assert_eq!(pipe.message()["result"]["isError"], true, "its limit");
-    let calls = pipe.events("call");
+    let calls = pipe.wait_events("call", 3);
     assert!(calls.iter().all(|call| call["client"] == "ci"), "{calls:?}");
 }
 
@@ -188,7 +188,7 @@ fn what_is_under_way_is_answered_when_the_client_hangs_up_or_a_signal_comes() {
             true => process::signal(pipe.pid(), Signal::TERM),
             false => pipe.hang_up(),
         }
-        eventually("it stops", || (!pipe.events("stopping").is_empty()).then_some(()));
+        pipe.wait_events("stopping", 1);
         gate.open();
         assert_eq!(pipe.message()["result"]["content"][0]["text"], "late");
         assert_eq!(pipe.wait_exit(), Some(0));
@@ -235,7 +235,7 @@ fn nothing_listens_but_what_the_file_asks_for_and_an_address_that_is_taken_is_no
     let mut pipe = Pipe::launch(&config, &[]);
     pipe.ask(Era::Modern, 1, "server/discover", "{}");
     assert_eq!(pipe.message()["id"], 1);
-    assert_eq!(pipe.events("listen_failed").len(), 1, "{:?}", pipe.log());
+    pipe.wait_events("listen_failed", 1);
 }
 
 #[test]

@@ -191,8 +191,7 @@ fn pol_07_a_rule_that_matches_nothing_is_told() {
     assert_eq!(client.tool_names(), ["up__echo"], "deny beats allow");
     expect_unknown(&client, "up__both");
     for pattern in ["ehco", "nosuch", "**["] {
-        let is_told = || gateway.warnings().iter().any(|line| line.contains(pattern));
-        crate::support::eventually(pattern, || is_told().then_some(()));
+        gateway.wait_warning(pattern);
     }
     assert!(!gateway.warnings().iter().any(|line| line.contains("\"echo\"")), "what matches is not");
 }

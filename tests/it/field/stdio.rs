@@ -131,6 +131,7 @@ fn std_04_noise_on_stdout_is_skipped_and_counted() {
         }
         let count = gateway.metrics().sum("waypost_upstream_noise_total", &[("upstream", "noisy")]);
         assert!(count >= 6.0, "{count}");
+        gateway.wait_warning("ready");
         let warnings = gateway.warnings();
         let told = warnings.iter().filter(|line| line.contains("noisy") && line.contains("ready")).count();
         assert_eq!(told, 1, "one warning, with a sample");

@@ -286,6 +286,18 @@ impl Gateway {
         parsed.filter(|line| field(line, "event").and_then(Value::as_str) == Some(event)).collect()
     }
 
+    /// Waits for a line of one event, and gives the last of them. What is seen of the gateway may come before its line:
+    /// the log is written beside the work.
+    pub fn wait_event(&self, event: &str) -> Value {
+        eventually(&format!("an event {event} in the log"), || self.events(event).pop())
+    }
+
+    /// Waits for a warning with these words.
+    pub fn wait_warning(&self, words: &str) -> String {
+        let told = || self.warnings().into_iter().find(|line| line.contains(words));
+        eventually(&format!("a warning with {words:?}"), told)
+    }
+
     /// Warnings so far, as they were written.
     pub fn warnings(&self) -> Vec<String> {
         let is_warning = |line: &String| {

@@ -120,6 +120,13 @@ impl Pipe {
         parsed.filter(|line| field(line, "event").and_then(Value::as_str) == Some(event)).collect()
     }
 
+    /// Waits for that many lines of one event, no more of which are there.
+    pub fn wait_events(&self, event: &str, count: usize) -> Vec<Value> {
+        eventually(&format!("{count} lines of {event}"), || {
+            Some(self.events(event)).filter(|lines| lines.len() == count)
+        })
+    }
+
     /// Everything on standard error so far.
     pub fn log(&self) -> Vec<String> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
