@@ -32,7 +32,8 @@ pub use lifecycle::{
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{
-    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind, Table,
+    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind,
+    Table,
 };
 pub use own::{OwnConnectionEnded, OwnConnectionFailed, OwnConnectionOpened};
 pub use resumption::{Detached, EventsDropped, EventsKept, Resumption, StreamResumed};
