@@ -2,6 +2,7 @@
 
 The suite calls fixed names; what each must do is written in the suite's own scenario descriptions.
 Run as ``reference_server.py stdio`` or ``reference_server.py http PORT`` (endpoint ``/mcp`` on loopback).
+``reference_server.py surface`` prints what it lists, which the reference servers on other SDKs list likewise.
 """
 
 from __future__ import annotations
@@ -533,13 +534,25 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> Result:
     handler = CALLS.get(params.name)
     if handler is None:
         raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
+    return await answering(handler, ctx, params)
+
+
+async def answering(handler: Callable[[Any, Any], Awaitable[Any]], ctx: Any, params: Any) -> Any:
+    """What a handler says in the end, when it has asked a client of an older revision all that it wants to know."""
     result = await handler(ctx, params)
     rounds = 0
     while isinstance(result, types.InputRequiredResult) and not is_modern(ctx):
         rounds += 1
         if rounds > MOST_ROUNDS:
             raise MCPError(types.INTERNAL_ERROR, "The answers lead nowhere")
-        answers = {key: await put(ctx, request) for key, request in (result.input_requests or {}).items()}
+        answers: dict[str, Any] = {}
+
+        async def ask(key: str, request: Any, answers: dict[str, Any] = answers) -> None:
+            answers[key] = await put(ctx, request)
+
+        async with anyio.create_task_group() as tasks:
+            for key, request in (result.input_requests or {}).items():
+                tasks.start_soon(ask, key, request)
         update = {"input_responses": answers, "request_state": result.request_state}
         result = await handler(ctx, params.model_copy(update=update))
     return result
@@ -596,7 +609,7 @@ def build() -> Server[Any]:
         on_unsubscribe_resource=accept,
         on_subscriptions_listen=ListenHandler(BUS),
         on_list_prompts=list_prompts,
-        on_get_prompt=get_prompt,
+        on_get_prompt=lambda ctx, params: answering(get_prompt, ctx, params),
         on_completion=complete,
         on_set_logging_level=accept,
     )
@@ -611,9 +624,29 @@ async def serve_stdio(server: Server[Any]) -> None:
         await server.run(read, write, server.create_initialization_options(changes))
 
 
+EXTENDED = {"test_tool_with_task"}
+
+
+def surface() -> dict[str, list[Any]]:
+    def plain(models: Any) -> list[Any]:
+        return [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in models]
+
+    # What the suite scores; the tools of extensions are this server's alone.
+    tools = [one for one in TOOLS.values() if one.name.startswith(("test_", "json_")) and one.name not in EXTENDED]
+    return {
+        "tools": plain(tools),
+        "resources": plain(RESOURCES),
+        "resourceTemplates": plain(TEMPLATES),
+        "prompts": plain(PROMPTS.values()),
+        "added": plain([EXTRA_TOOL, EXTRA_PROMPT]),
+    }
+
+
 def main() -> None:
     server = build()
     match sys.argv[1:]:
+        case ["surface"]:
+            print(json.dumps(surface()))
         case ["stdio"]:
             anyio.run(serve_stdio, server)
         case ["http", port]:
