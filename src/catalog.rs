@@ -5,6 +5,7 @@
 //!
 //! Must not know: upstreams as peers, how anything is transported.
 
+mod implied;
 mod list;
 mod merge;
 mod name;

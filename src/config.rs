@@ -19,6 +19,7 @@ mod pattern;
 mod problem;
 mod reader;
 mod reference;
+mod resilience;
 mod section;
 mod source;
 mod tree;
@@ -40,6 +41,7 @@ pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::page as reference_page;
+pub use resilience::Resilience;
 
 /// A checked configuration. Immutable; a changed file makes another one.
 #[derive(Clone, Debug)]
@@ -112,6 +114,8 @@ pub struct UpstreamConfig {
     pub grace: Duration,
     /// How often its lists are read again at the least; zero is never. Default 5 min.
     pub refresh: Duration,
+    /// How much it is put up with.
+    pub resilience: Resilience,
     /// Limits on calls to it, all callers together.
     pub limits: CallLimits,
 }

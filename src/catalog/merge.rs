@@ -1,7 +1,9 @@
 //! Many lists to one snapshot.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::implied::{Implied, interfaces};
 use super::list::{Entry, MergedList};
 use super::name::ExposedNames;
 use super::page::View;
@@ -53,6 +55,7 @@ pub struct Snapshot {
     /// What tells an upstream's URIs from equal ones of others, by its place.
     tags: Vec<Tags>,
     templates: Vec<Template>,
+    implied: Implied,
     /// What was left out, and why.
     pub findings: Vec<Finding>,
 }
@@ -94,6 +97,7 @@ impl Snapshot {
         snapshot.tags = sources.iter().map(|source| Tags::new(source.upstream, source.label)).collect();
         for (index, source) in sources.iter().enumerate() {
             snapshot.add_uris(index, source);
+            snapshot.imply(index, source);
         }
         for (index, source) in sources.iter().enumerate() {
             for kind in [ListKind::Tools, ListKind::Prompts] {
@@ -110,8 +114,7 @@ impl Snapshot {
     fn add_uris(&mut self, index: usize, source: &Source<'_>) {
         for kind in [ListKind::Resources, ListKind::Templates] {
             for listed in *source.lists.kind(kind) {
-                let taken = self.lists.kind(kind).find(&listed.name);
-                let is_foreign = taken.is_some_and(|(_, entry)| entry.upstream != source.upstream);
+                let is_foreign = self.is_foreign(kind, source.upstream, &listed.name);
                 let template =
                     (kind == ListKind::Templates).then(|| UriTemplate::parse(&listed.name)).flatten();
                 let exposed = match is_foreign {
@@ -127,6 +130,34 @@ impl Snapshot {
                 self.add(kind, index, source, listed, exposed);
             }
         }
+    }
+
+    /// Notes what the tools of an upstream name as their user interfaces and its lists leave out.
+    fn imply(&mut self, index: usize, source: &Source<'_>) {
+        let kind = ListKind::Resources;
+        let listed: HashSet<&str> = source.lists.kind(kind).iter().map(|listed| &*listed.name).collect();
+        let offered = |listed: &&Listed| source.filters.kind(ListKind::Tools).admits(&listed.name);
+        for uri in source.lists.kind(ListKind::Tools).iter().filter(offered).flat_map(interfaces) {
+            let native: Arc<str> = uri.into();
+            if listed.contains(&*native) {
+                continue;
+            }
+            let exposed = match self.is_foreign(kind, source.upstream, &native) {
+                true => Arc::from(tagged(&native, source.label)),
+                false => Arc::clone(&native),
+            };
+            if let Some(tags) = self.tags.get_mut(index) {
+                tags.note(kind, &native, &exposed, None);
+            }
+            self.implied.note(exposed, Location { upstream: source.upstream, native });
+        }
+    }
+
+    /// Whether an upstream that came before has an entry with this URI.
+    fn is_foreign(&self, kind: ListKind, upstream: usize, native: &str) -> bool {
+        let listed = self.lists.kind(kind).find(native).map(|(_, entry)| entry.upstream);
+        let implied = self.implied.find(native).filter(|_| kind == ListKind::Resources);
+        listed.or(implied.map(|found| found.upstream)).is_some_and(|owner| owner != upstream)
     }
 
     fn add(&mut self, kind: ListKind, index: usize, source: &Source<'_>, listed: &Listed, exposed: Arc<str>) {
@@ -172,15 +203,21 @@ impl Snapshot {
         })
     }
 
-    /// Where a URI leads: to the upstream that lists it, else to that with the template that may have made
-    /// it (of several, that with the longest literal part, then the earliest in the configuration).
+    /// Where a URI leads: to the upstream that lists it, or whose tools name it as a user interface; else to
+    /// that with the template that may have made it (of several, that with the longest literal part, then the earliest in the configuration).
     #[must_use]
     pub fn locate(&self, uri: &str) -> Option<Location> {
         if let Some((_, entry)) = self.find(ListKind::Resources, uri) {
             return Some(Location { upstream: entry.upstream, native: Arc::clone(&entry.native) });
         }
+        if let Some(location) = self.implied.find(uri) {
+            return Some(location.clone());
+        }
         let by_tag = self.untag(uri).and_then(|(native, tags)| {
-            let upstream = self.made_by(native, |upstream| upstream == tags.upstream())?;
+            let upstream = match self.implied.has(tags.upstream(), native) {
+                true => tags.upstream(),
+                false => self.made_by(native, |upstream| upstream == tags.upstream())?,
+            };
             Some(Location { upstream, native: native.into() })
         });
         by_tag.or_else(|| {

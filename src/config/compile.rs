@@ -7,6 +7,7 @@ mod client;
 mod command;
 mod identity;
 mod listen;
+mod resilience;
 mod secret;
 mod transport;
 mod upstream;

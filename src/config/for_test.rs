@@ -55,6 +55,7 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
         list_timeout: Duration::from_secs(30),
         grace: Duration::from_secs(30),
         refresh: Duration::from_secs(300),
+        resilience: super::Resilience::default(),
         limits: CallLimits::default(),
     }
 }

@@ -10,6 +10,7 @@ mod foreign;
 mod gateway;
 mod identity;
 mod markdown;
+mod resilience;
 mod upstream;
 
 use std::fmt::Debug;
@@ -18,6 +19,7 @@ pub(crate) use client::*;
 pub(crate) use foreign::*;
 pub(crate) use gateway::*;
 pub(crate) use identity::*;
+pub(crate) use resilience::*;
 pub(crate) use upstream::*;
 
 #[cfg(test)]

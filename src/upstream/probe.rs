@@ -15,7 +15,7 @@ use super::legacy::{Handshake, Legacy, NotOpened, shake_hands};
 use super::modern::{self, Modern};
 use super::transport::child::Family;
 use super::transport::http::{Endpoint, Surroundings};
-use super::transport::stdio::Pipe;
+use super::transport::stdio::{self, Pipe};
 use super::transport::{Reply, Transport};
 use super::unsolicited::Unsolicited;
 use super::wire::Wire;
@@ -86,10 +86,15 @@ impl Dialer {
         let unsolicited =
             Arc::new(Unsolicited::new(Arc::clone(&self.config.name), Arc::clone(&self.metrics)));
         let transport = match &self.config.transport {
-            config::Transport::Stdio(stdio) => {
+            config::Transport::Stdio(command) => {
                 let family =
                     Family { upstream: &self.config.name, metrics: &self.metrics, tasks: &self.tasks };
-                let pipe = Pipe::open(stdio, &family, Arc::clone(&unsolicited), self.message_limit)?;
+                let bounds = stdio::Bounds {
+                    message: self.message_limit,
+                    stream_idle: self.config.resilience.stream_idle,
+                    write_stall: self.config.timeout,
+                };
+                let pipe = Pipe::open(command, &family, Arc::clone(&unsolicited), bounds)?;
                 Transport::Stdio(pipe)
             }
             config::Transport::Http(http) => {
@@ -97,6 +102,7 @@ impl Dialer {
                     unsolicited: Arc::clone(&unsolicited),
                     tasks: &self.tasks,
                     message_limit: self.message_limit,
+                    stream_idle: self.config.resilience.stream_idle,
                     connect_timeout: self.config.connect_timeout,
                 };
                 Transport::Http(Endpoint::new(http, surroundings)?)

@@ -107,6 +107,12 @@ impl Lines {
         if is_endless { Err(Endless { limit: self.limit }) } else { Ok(()) }
     }
 
+    /// Whether a message has begun and not ended.
+    #[must_use]
+    pub fn is_mid_message(&self) -> bool {
+        self.skipping.is_some() || matches!(self.buffer.trim_ascii_start().first(), Some(b'{' | b'['))
+    }
+
     /// What is left behind the last line end.
     #[must_use]
     pub fn rest(&self) -> &[u8] {

@@ -104,6 +104,12 @@ impl Decoder {
         self.ready.pop_front()
     }
 
+    /// Whether an event has begun and not ended.
+    #[must_use]
+    pub fn is_mid_event(&self) -> bool {
+        !self.line.is_empty() || self.has_data
+    }
+
     /// The last id that the stream named, also where no event has followed it.
     #[must_use]
     pub fn last_id(&self) -> Option<&str> {

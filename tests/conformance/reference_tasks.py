@@ -30,7 +30,7 @@ def now() -> str:
 
 
 def said(value: str, *, is_error: bool = False) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": value}], "isError": is_error}
+    return {"resultType": "complete", "content": [{"type": "text", "text": value}], "isError": is_error}
 
 
 def at_once(result: dict[str, Any]) -> types.CallToolResult:

@@ -39,6 +39,7 @@ from plans import Client, Plan, judge_run, make_clients
 from upstreams import LEGACY, MODERN, Server, make_servers, own_calls
 
 from examples import run_examples
+from extensions import run_extensions
 
 HERE = Path(__file__).resolve().parent
 
@@ -227,6 +228,7 @@ def main() -> int:
             run_directly(tally, servers, work)
         else:
             run_through_waypost(tally, servers, processes, work, upstream_token)
+            run_extensions(tally, processes, work)
             run_examples(tally, processes, work)
     code = tally.close("interop checks")
     if code == 0:

@@ -2,6 +2,7 @@
 //! case; most have inputs of their own beside the one that the case gives.
 
 mod aggregation;
+mod apps;
 mod asks;
 mod auth;
 mod calls;

@@ -16,6 +16,7 @@
 
 mod direct;
 mod examples;
+mod faults;
 mod field;
 mod lossless;
 mod rmcp_peers;

@@ -1,6 +1,7 @@
 //! Peers under the test's control, down to the byte: the gateway's process, clients, servers.
 
 pub mod client;
+pub mod fault;
 pub mod gateway;
 pub mod http;
 pub mod json;

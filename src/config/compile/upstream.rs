@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{access, transport};
+use super::{access, resilience, transport};
 use crate::config::effective::{self, Block, Origin};
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
 use crate::config::tree::{Name, Node, Span};
-use crate::config::{CallLimits, Filter, Naming, UpstreamConfig};
+use crate::config::{CallLimits, Filter, Naming, Resilience, UpstreamConfig};
 use crate::mcp::Era;
 
 /// The upstreams of a file.
@@ -105,6 +105,7 @@ struct Behaviour {
     list_timeout: Duration,
     grace: Duration,
     refresh: Duration,
+    resilience: Resilience,
     limits: CallLimits,
 }
 
@@ -125,6 +126,7 @@ fn behaviour(section: &mut Section<'_>) -> Behaviour {
         list_timeout: section.bounded(&keys::LIST_TIMEOUT).unwrap_or_default(),
         grace: section.bounded(&keys::GRACE).unwrap_or_default(),
         refresh: refresh(section),
+        resilience: resilience::resilience(section),
         limits: access::call_limits(section, &keys::UPSTREAM_LIMITS),
     }
 }
@@ -170,6 +172,7 @@ fn upstream(section: &mut Section<'_>, name: &Name, naming: &Naming, upstreams: 
         list_timeout: behaviour.list_timeout,
         grace: behaviour.grace,
         refresh: behaviour.refresh,
+        resilience: behaviour.resilience,
         limits: behaviour.limits,
     }));
 }

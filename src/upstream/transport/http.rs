@@ -54,6 +54,7 @@ struct Inner {
     /// Headers of every request with a body.
     post_headers: HeaderMap,
     message_limit: usize,
+    stream_idle: Option<Duration>,
     unsolicited: Arc<Unsolicited>,
     asides: Arc<Semaphore>,
     broken: watch::Sender<Option<Failure>>,
@@ -68,6 +69,8 @@ pub(in crate::upstream) struct Surroundings<'a> {
     pub(in crate::upstream) tasks: &'a TaskTracker,
     /// Bytes of one message, decoded.
     pub(in crate::upstream) message_limit: usize,
+    /// How long an answer may pause in the middle of a message.
+    pub(in crate::upstream) stream_idle: Option<Duration>,
     /// Time to open a TCP connection and to agree on TLS.
     pub(in crate::upstream) connect_timeout: Duration,
 }
@@ -92,6 +95,7 @@ impl Endpoint {
             headers,
             post_headers,
             message_limit: surroundings.message_limit,
+            stream_idle: surroundings.stream_idle,
             unsolicited: surroundings.unsolicited,
             asides: Arc::new(Semaphore::new(ASIDES)),
             broken: watch::Sender::new(None),
@@ -168,7 +172,11 @@ impl Endpoint {
         if response.status() != StatusCode::OK || !answer::is_event_stream(response.headers()) {
             return Err(fault::of_status(&response));
         }
-        Ok(EventStream::new(response, self.0.message_limit))
+        Ok(self.stream(response))
+    }
+
+    fn stream(&self, response: reqwest::Response) -> EventStream {
+        EventStream::new(response, self.0.message_limit, self.0.stream_idle)
     }
 
     /// Has all lists read again.

@@ -3,10 +3,12 @@
 //!
 //! Must not know: eras, and what a message means beyond whose it is.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use memchr::memmem::find as memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -46,6 +48,17 @@ pub(in crate::upstream) struct Pipe {
     tasks: TaskTracker,
 }
 
+/// What a child is given up for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::upstream) struct Bounds {
+    /// Bytes of one message.
+    pub(in crate::upstream) message: usize,
+    /// How long it may pause in the middle of a message.
+    pub(in crate::upstream) stream_idle: Option<Duration>,
+    /// How long it may read nothing of what is written to it.
+    pub(in crate::upstream) write_stall: Duration,
+}
+
 /// What the two tasks and the callers share.
 #[derive(Debug)]
 struct Shared {
@@ -75,7 +88,7 @@ impl Pipe {
         config: &config::Stdio,
         family: &Family<'_>,
         unsolicited: Arc<Unsolicited>,
-        message_limit: usize,
+        bounds: Bounds,
     ) -> Result<Self, Failure> {
         let (child, pipes) = child::spawn(config, family)?;
         let (queue, waiting) = mpsc::channel(QUEUE);
@@ -88,8 +101,8 @@ impl Pipe {
             closing: CancellationToken::new(),
             closed: watch::Sender::new(None),
         });
-        family.tasks.spawn(write(pipes.stdin, waiting, Arc::clone(&shared)));
-        family.tasks.spawn(read(pipes.stdout, Arc::clone(&shared), message_limit));
+        family.tasks.spawn(write(pipes.stdin, waiting, Arc::clone(&shared), bounds.write_stall));
+        family.tasks.spawn(read(pipes.stdout, Arc::clone(&shared), bounds));
         Ok(Self { shared, tasks: family.tasks.clone() })
     }
 
@@ -219,7 +232,7 @@ impl Shared {
 
     /// Fails the call that a broken answer is for, as far as that can be seen.
     fn take_unreadable(&self, text: &Bytes, error: &JsonError) {
-        let is_known = match super::salvage_id(text) {
+        let is_known = match super::salvage_id(text).or_else(|| torn_id(text)) {
             Some(id) => self.in_flight.finish(id, Err(super::unreadable(error))),
             None => false,
         };
@@ -262,12 +275,38 @@ impl Shared {
     }
 }
 
+/// The id of the answer that a line begins with which is no message, because something was written into it.
+fn torn_id(line: &Bytes) -> Option<u64> {
+    let is_answer = line.trim_ascii_start().starts_with(b"{") && memmem(line, b"\"method\"").is_none();
+    is_answer.then(|| json::glimpse_id(line, line)).flatten()
+}
+
 fn lost() -> Failure {
     Failure::unavailable("the connection was closed").of_connection()
 }
 
+/// The stdin of a child that has to read.
+struct Input {
+    stdin: ChildStdin,
+    /// How long a write may make no progress.
+    stall: Duration,
+}
+
+impl Input {
+    async fn write_all(&mut self, mut bytes: &[u8]) -> std::io::Result<()> {
+        while !bytes.is_empty() {
+            let Ok(written) = timeout(self.stall, self.stdin.write(bytes)).await else {
+                return Err(ErrorKind::TimedOut.into());
+            };
+            bytes = bytes.get(written?..).unwrap_or_default();
+        }
+        Ok(())
+    }
+}
+
 /// Writes what is queued until the connection is ended; then closes stdin.
-async fn write(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Line>, shared: Arc<Shared>) {
+async fn write(stdin: ChildStdin, mut queue: mpsc::Receiver<Line>, shared: Arc<Shared>, stall: Duration) {
+    let mut stdin = Input { stdin, stall };
     let result = tokio::select! {
         result = pump(&mut stdin, &mut queue, &shared.closing) => result,
         () = async { shared.closing.cancelled().await; sleep(FLUSH_GRACE).await } => Ok(()),
@@ -277,6 +316,9 @@ async fn write(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Line>, shared: A
         shared.child.settled().await;
         let failure = match shared.child.has_exited() {
             true => shared.child.failure(),
+            false if error.kind() == ErrorKind::TimedOut => {
+                Failure::unavailable("the process does not read its input").of_connection()
+            }
             false => Failure::unavailable("the process closed its input").of_connection().because(error),
         };
         shared.close(failure);
@@ -284,7 +326,7 @@ async fn write(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Line>, shared: A
 }
 
 async fn pump(
-    stdin: &mut ChildStdin,
+    stdin: &mut Input,
     queue: &mut mpsc::Receiver<Line>,
     closing: &CancellationToken,
 ) -> std::io::Result<()> {
@@ -307,7 +349,7 @@ async fn pump(
 }
 
 /// Adds a line to the batch, or writes both if it is a large one.
-async fn put(stdin: &mut ChildStdin, batch: &mut BytesMut, line: &Line) -> std::io::Result<()> {
+async fn put(stdin: &mut Input, batch: &mut BytesMut, line: &Line) -> std::io::Result<()> {
     if line.stage.as_ref().is_some_and(|stage| !stage.depart()) {
         return Ok(());
     }
@@ -323,9 +365,9 @@ async fn put(stdin: &mut ChildStdin, batch: &mut BytesMut, line: &Line) -> std::
 }
 
 /// Reads messages until the connection breaks, and tells everybody.
-async fn read(stdout: ChildStdout, shared: Arc<Shared>, limit: usize) {
+async fn read(stdout: ChildStdout, shared: Arc<Shared>, bounds: Bounds) {
     let end = tokio::select! {
-        end = read_lines(stdout, &shared, limit) => end,
+        end = read_lines(stdout, &shared, bounds) => end,
         () = async { shared.child.exited().await; sleep(DRAIN_GRACE).await } => None,
     };
     let failure = match end {
@@ -339,10 +381,20 @@ async fn read(stdout: ChildStdout, shared: Arc<Shared>, limit: usize) {
 }
 
 /// Reads to the end; what ended it, if it was not the child.
-async fn read_lines(mut stdout: ChildStdout, shared: &Shared, limit: usize) -> Option<Failure> {
+async fn read_lines(mut stdout: ChildStdout, shared: &Shared, bounds: Bounds) -> Option<Failure> {
+    let limit = bounds.message;
     let mut lines = Lines::new(limit);
     loop {
-        match stdout.read_buf(lines.room()).await {
+        let idle = bounds.stream_idle.filter(|_| lines.is_mid_message());
+        let reading = stdout.read_buf(lines.room());
+        let read = match idle {
+            None => reading.await,
+            Some(idle) => match timeout(idle, reading).await {
+                Ok(read) => read,
+                Err(_) => return Some(stalled()),
+            },
+        };
+        match read {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
@@ -358,6 +410,10 @@ async fn read_lines(mut stdout: ChildStdout, shared: &Shared, limit: usize) -> O
     // A last message may lack its line end.
     shared.take_line(Bytes::copy_from_slice(lines.rest())).await;
     None
+}
+
+fn stalled() -> Failure {
+    Failure::unavailable("it stopped in the middle of a message").of_connection()
 }
 
 fn too_large(error: ndjson::Endless) -> Failure {

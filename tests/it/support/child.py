@@ -76,6 +76,8 @@ class Child:
                 os.close(1)
             elif kind == b"X":
                 os._exit(int(payload))
+            elif kind == b"K":
+                os.kill(os.getpid(), signal.SIGKILL)
             elif kind == b"S":
                 subprocess.Popen(["sleep", payload.decode()])
 

@@ -264,6 +264,36 @@ impl Turn {
         }
     }
 
+    /// Over HTTP: writes bytes as they are, without any framing.
+    pub fn bytes(&self, bytes: &[u8]) {
+        let _not_taken = self.bytes_taken(bytes);
+    }
+
+    /// The same, and whether the other side took them within a few seconds.
+    pub fn bytes_taken(&self, bytes: &[u8]) -> bool {
+        let write = |out: &mut HttpOut| {
+            drop(out.stream.set_write_timeout(Some(super::scaled(3_000))));
+            out.stream.write_all(bytes).is_ok()
+        };
+        self.http(write).unwrap_or_default()
+    }
+
+    /// Over HTTP: resets the connection.
+    pub fn reset(&self) {
+        self.http(|out| {
+            out.phase = Phase::Done;
+            let _gone = rustix::net::connect_unspec(&out.stream);
+        });
+    }
+
+    /// Over HTTP: says nothing until the gateway has closed its side, or patience ends.
+    pub fn wait_abandoned(&self) {
+        let end = Instant::now() + super::patience();
+        while Instant::now() < end && !self.is_abandoned() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
     /// Over HTTP: whether the gateway closed its side of the connection.
     pub fn is_abandoned(&self) -> bool {
         let is_gone = |out: &mut HttpOut| {

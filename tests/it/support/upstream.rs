@@ -99,6 +99,11 @@ impl Process {
         self.frame(b'X', code.to_string().as_bytes());
     }
 
+    /// Kills it, once it has written what it was told to.
+    pub fn kill(&self) {
+        self.frame(b'K', b"");
+    }
+
     /// Closes its stdout; it lives on.
     pub fn close_stdout(&self) {
         self.frame(b'C', b"");

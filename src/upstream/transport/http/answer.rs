@@ -63,7 +63,7 @@ impl Reading<'_> {
         }
         let is_json = is_json(response.headers());
         let refusal = fault::of_status(&response);
-        let body = read_body(response, self.endpoint.0.message_limit).await?;
+        let body = read_body(response, self.endpoint.0.message_limit, self.endpoint.0.stream_idle).await?;
         if !is_json && !body.trim_ascii_start().starts_with(b"{") {
             return Err(refusal);
         }
@@ -83,7 +83,7 @@ impl Reading<'_> {
             return Err(refusal);
         }
         let limit = REFUSAL.min(self.endpoint.0.message_limit);
-        let Ok(body) = read_body(response, limit).await else {
+        let Ok(body) = read_body(response, limit, self.endpoint.0.stream_idle).await else {
             return Err(refusal);
         };
         match json::parse(body) {
@@ -94,7 +94,7 @@ impl Reading<'_> {
     }
 
     async fn read_stream(&self, response: reqwest::Response) -> Result<Response, Failure> {
-        let mut stream = EventStream::new(response, self.endpoint.0.message_limit);
+        let mut stream = self.endpoint.stream(response);
         let mut trail = Trail { last_id: None, waits: Backoff::new(FIRST_RESUMPTION, LONGEST_RESUMPTION) };
         loop {
             match self.read_events(&mut stream).await {
@@ -248,11 +248,13 @@ pub(in crate::upstream) struct EventStream {
     response: reqwest::Response,
     decoder: sse::Decoder,
     limit: usize,
+    idle: Option<Duration>,
 }
 
 impl EventStream {
-    pub(super) fn new(response: reqwest::Response, limit: usize) -> Self {
-        Self { response, decoder: sse::Decoder::new(limit.saturating_add(FRAMING)), limit }
+    /// A stream whose messages have at most `limit` bytes, and pause within for no longer than `idle`.
+    pub(super) fn new(response: reqwest::Response, limit: usize, idle: Option<Duration>) -> Self {
+        Self { response, decoder: sse::Decoder::new(limit.saturating_add(FRAMING)), limit, idle }
     }
 
     /// The next event that holds a message; `None` at the end of the stream. Cancel safe.
@@ -268,7 +270,8 @@ impl EventStream {
                 }
                 continue;
             }
-            match self.response.chunk().await.map_err(fault::of_reading)? {
+            let idle = self.idle.filter(|_| self.decoder.is_mid_event());
+            match next_chunk(&mut self.response, idle).await? {
                 Some(chunk) => self.decoder.push(&chunk).map_err(|_| fault::too_large(self.limit))?,
                 None => return Ok(None),
             }
@@ -300,8 +303,24 @@ fn essence(headers: &HeaderMap) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
-/// Reads a body of at most `limit` bytes, decoded.
-async fn read_body(mut response: reqwest::Response, limit: usize) -> Result<Bytes, Failure> {
+/// The next piece of an answer; `None` at its end. Cancel safe.
+async fn next_chunk(
+    response: &mut reqwest::Response,
+    idle: Option<Duration>,
+) -> Result<Option<Bytes>, Failure> {
+    let chunk = match idle {
+        Some(idle) => timeout(idle, response.chunk()).await.map_err(|_| fault::stalled())?,
+        None => response.chunk().await,
+    };
+    chunk.map_err(fault::of_reading)
+}
+
+/// Reads a body of at most `limit` bytes, decoded, that pauses for no longer than `idle` once it has begun.
+async fn read_body(
+    mut response: reqwest::Response,
+    limit: usize,
+    idle: Option<Duration>,
+) -> Result<Bytes, Failure> {
     let Some(first) = response.chunk().await.map_err(fault::of_reading)? else {
         return Ok(Bytes::new());
     };
@@ -311,7 +330,7 @@ async fn read_body(mut response: reqwest::Response, limit: usize) -> Result<Byte
         if whole.len().saturating_add(last.len()) > limit {
             return Err(fault::too_large(limit));
         }
-        let Some(next) = response.chunk().await.map_err(fault::of_reading)? else { break };
+        let Some(next) = next_chunk(&mut response, idle).await? else { break };
         whole.extend_from_slice(&last);
         last = next;
     }

@@ -52,6 +52,11 @@ pub(super) fn of_reading(error: reqwest::Error) -> Failure {
     Failure::unavailable("its answer broke off").because(chain(&error.without_url())).maybe_executed()
 }
 
+/// An answer stopped in the middle.
+pub(super) fn stalled() -> Failure {
+    Failure::unavailable("it stopped in the middle of its answer").maybe_executed()
+}
+
 /// An answer is larger than a message may be.
 pub(super) fn too_large(limit: usize) -> Failure {
     Failure::broken(format!("its answer is larger than {limit} bytes")).maybe_executed()
