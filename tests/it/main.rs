@@ -14,6 +14,7 @@
     reason = "a test may stop at once, and drives processes, threads and sockets by hand"
 )]
 
+mod crowd;
 mod direct;
 mod examples;
 mod faults;
