@@ -4,6 +4,7 @@
 //! argument of a child.
 
 mod accept;
+mod explain;
 mod host;
 mod readiness;
 mod status;
@@ -25,18 +26,20 @@ use crate::config::{Config, Transport};
 use crate::gateway::Offer;
 use crate::telemetry::{METRICS_CONTENT_TYPE, Metrics};
 
+pub use explain::Explain;
 pub use readiness::{Phase, Readiness};
 
 /// What the upstreams offer now, by their names, in the order of the configuration.
 pub type Offers = Vec<(Arc<str>, Arc<Offer>)>;
 
 /// The paths that are served.
-const PATHS: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/api/status"];
+const PATHS: [&str; 6] = ["/healthz", "/readyz", "/metrics", "/api/status", "/api/explain", "/api/who"];
 
 /// Everything that the admin listener tells about.
 pub struct AdminState {
     metrics: Arc<Metrics>,
     offers: Box<dyn Fn() -> Offers + Send + Sync>,
+    explain: Box<Explain>,
     readiness: Arc<Readiness>,
     config_hash: String,
     /// The transport of each upstream, by its name.
@@ -45,14 +48,15 @@ pub struct AdminState {
 }
 
 impl AdminState {
-    /// Tells about a gateway with this configuration. `offers` is asked on each request for readiness or
-    /// status and must not block.
+    /// Tells about a gateway with this configuration. `offers` and `explain` are asked on requests for what
+    /// they say, and must not block.
     #[must_use]
     pub fn new(
         config: &Config,
         metrics: Arc<Metrics>,
         readiness: Arc<Readiness>,
         offers: impl Fn() -> Offers + Send + Sync + 'static,
+        explain: Box<Explain>,
     ) -> Self {
         let transport = |transport: &Transport| match transport {
             Transport::Stdio(_) => "stdio",
@@ -66,6 +70,7 @@ impl AdminState {
         Self {
             metrics,
             offers: Box::new(offers),
+            explain,
             readiness,
             config_hash: config.hash.clone(),
             transports,
@@ -126,6 +131,14 @@ async fn answer(state: Arc<AdminState>, names: host::Names, request: Request<()>
         "/readyz" => ready_answer(&state, request.uri().query()),
         "/metrics" => metrics_answer(state).await,
         "/api/status" => json_answer(StatusCode::OK, &status::report(&state)),
+        "/api/explain" => {
+            let (status, page) = explain::explain(&*state.explain, &state.config_hash, request.uri().query());
+            json_answer(status, &page)
+        }
+        "/api/who" => {
+            let (status, page) = explain::who(&*state.explain, &state.config_hash, request.uri().query());
+            json_answer(status, &page)
+        }
         _ => json_answer(StatusCode::NOT_FOUND, &json!({"error": "no such page", "pages": PATHS})),
     }
 }
@@ -180,6 +193,7 @@ mod tests {
         Arc::new(AdminState {
             metrics: Arc::new(Metrics::for_test()),
             offers: Box::new(move || offers.clone()),
+            explain: Box::new(|_, _| Ok(Vec::new())),
             readiness,
             config_hash: "0123456789abcdef".to_owned(),
             transports: vec![("up".into(), "stdio"), ("gone".into(), "http")],
@@ -199,6 +213,7 @@ mod tests {
             reason: "it exited".into(),
             since: now.checked_sub(Duration::from_secs(5)).unwrap_or(now),
             retry_at: now + Duration::from_secs(60),
+            failures: 2,
         };
         let gone = Offer { health, ..Offer::default() };
         vec![("up".into(), Arc::new(ready)), ("gone".into(), Arc::new(gone))]
@@ -218,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_four_pages_answer_and_others_are_named() {
+    async fn the_pages_answer_and_others_are_named() {
         let state = state_with(offers());
         assert_eq!(get(&state, "/healthz").await, (StatusCode::OK, "ok\n".to_owned()));
         let (status, text) = get(&state, "/metrics").await;

@@ -1,13 +1,16 @@
 //! Wires everything: the order of start and of drain.
 //!
-//! Start: configuration, sockets, upstreams (in the background), endpoint. Drain: no new connections, calls
-//! in flight end, children end.
+//! Start: configuration, sockets, upstreams (in the background), endpoint or pipe. Drain: no new connections or
+//! messages, calls in flight end, children end.
+
+mod look;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -15,9 +18,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::config::Config;
-use crate::gateway::{Gateway, Upstream};
-use crate::telemetry::{Listening, Metrics, SignalIgnored, Stopped, Stopping};
-use crate::{demo, downstream, upstream};
+use crate::gateway::{Gateway, Question, Upstream};
+use crate::telemetry::{Launched, ListenFailed, Listening, Metrics, SignalIgnored, Stopped, Stopping};
+use crate::{auth, demo, downstream, upstream};
+
+pub(crate) use look::look;
 
 /// How long the children may take to end, on top of `drain_timeout`.
 const CHILDREN_END: Duration = Duration::from_secs(10);
@@ -27,33 +32,70 @@ const CHILDREN_END: Duration = Duration::from_secs(10);
 /// # Errors
 /// If an address cannot be bound. Upstreams that cannot be reached are no error.
 pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
-    let mut signals = Signals::new()?;
+    let signals = Signals::new()?;
     let config = Arc::new(config);
-    let sockets = Sockets::bind(&config).await?;
-    let running = Running::start(config, sockets)?;
-    let first = signals.next().await;
-    Stopping { signal: first, drain: running.config.drain_timeout }.emit();
-    tokio::select! {
-        () = running.drain() => Stopped { reason: "drained" }.emit(),
-        second = signals.next() => Stopped { reason: second }.emit(),
-    }
+    let mcp = bind("listen", config.listen).await?;
+    let admin = optional("admin", config.admin).await?;
+    let demo = optional("demo.listen", config.demo).await?;
+    let (address, count) = (mcp.local_addr()?, config.upstreams.len());
+    upstream::guard::arm();
+    let running = Running::start(config, Sockets { admin, demo });
+    let stop = running.endpoint.stop.clone();
+    running.endpoint.spawn(downstream::serve(mcp, Arc::clone(&running.gateway), stop));
+    running.readiness.enter(Phase::Serving);
+    Listening { mcp: address, admin: running.admin, upstreams: count }.emit();
+    running.run(signals).await;
     Ok(())
 }
 
-struct Sockets {
-    mcp: TcpListener,
-    admin: Option<TcpListener>,
-    demo: Option<TcpListener>,
+/// Serves the configuration to the client that launched us, on a pipe, until that ends, SIGINT or SIGTERM; then
+/// drains. A second signal ends at once. `client` names the client of the configuration that it is; its first
+/// message waits up to `patience` for upstreams that are being connected.
+///
+/// # Errors
+/// If there is no such client. Upstreams that cannot be reached are no error, nor are addresses that are taken:
+/// another one that runs from the same file has them.
+pub(crate) async fn converse<R, W>(
+    config: Config,
+    client: Option<&str>,
+    pipe: (R, W),
+    patience: Duration,
+) -> anyhow::Result<()>
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let principal = auth::launched_by(&config, client)?;
+    let signals = Signals::new()?;
+    let config = Arc::new(config);
+    let admin = if_free("admin", config.admin.filter(|_| config.is_admin_named)).await;
+    let demo = if_free("demo.listen", config.demo).await;
+    let count = config.upstreams.len();
+    upstream::guard::arm();
+    let running = Running::start(config, Sockets { admin, demo });
+    Launched { client: &principal.name, admin: running.admin, upstreams: count }.emit();
+    let (gateway, stop) = (Arc::clone(&running.gateway), running.endpoint.stop.clone());
+    running.endpoint.spawn(downstream::converse(gateway, principal, pipe, patience, stop));
+    running.readiness.enter(Phase::Serving);
+    running.run(signals).await;
+    Ok(())
 }
 
-impl Sockets {
-    async fn bind(config: &Config) -> anyhow::Result<Self> {
-        Ok(Self {
-            mcp: bind("listen", config.listen).await?,
-            admin: optional("admin", config.admin).await?,
-            demo: optional("demo.listen", config.demo).await?,
-        })
-    }
+/// The command of the program that runs [`stand_guard`].
+pub(crate) const GUARD: &str = upstream::guard::COMMAND;
+
+/// Waits on stdin for the end of the gateway that started this process, and ends the children that it left.
+/// Outlives every signal that asks it to stop.
+pub(crate) async fn stand_guard() {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let _deaf = kinds.map(signal);
+    upstream::guard::stand(tokio::io::stdin()).await;
+}
+
+/// The listeners besides that of MCP.
+struct Sockets {
+    admin: Option<TcpListener>,
+    demo: Option<TcpListener>,
 }
 
 async fn optional(key: &str, address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
@@ -61,6 +103,12 @@ async fn optional(key: &str, address: Option<SocketAddr>) -> anyhow::Result<Opti
         Some(address) => bind(key, address).await.map(Some),
         None => Ok(None),
     }
+}
+
+async fn if_free(key: &'static str, address: Option<SocketAddr>) -> Option<TcpListener> {
+    let address = address?;
+    let bound = TcpListener::bind(address).await;
+    bound.inspect_err(|error| ListenFailed { key, address, reason: &error.to_string() }.emit()).ok()
 }
 
 async fn bind(key: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -71,9 +119,12 @@ async fn bind(key: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
 /// A gateway at work.
 struct Running {
     config: Arc<Config>,
+    gateway: Arc<Gateway>,
     readiness: Arc<Readiness>,
+    /// Where the admin listener is.
+    admin: Option<SocketAddr>,
     upstreams: Vec<Arc<upstream::Connector>>,
-    /// The endpoint and the calls in it.
+    /// The endpoint or the pipe, and the calls in it.
     endpoint: Tasks,
     /// What must outlive the endpoint.
     background: Tasks,
@@ -104,7 +155,8 @@ impl Tasks {
 }
 
 impl Running {
-    fn start(config: Arc<Config>, sockets: Sockets) -> anyhow::Result<Self> {
+    /// Starts everything but the face towards clients.
+    fn start(config: Arc<Config>, sockets: Sockets) -> Self {
         let metrics = Arc::new(Metrics::new(&config));
         let readiness = Arc::new(Readiness::default());
         let (endpoint, background) = (Tasks::default(), Tasks::default());
@@ -115,20 +167,39 @@ impl Running {
         let ports = upstreams.iter().map(|upstream| Arc::clone(upstream) as Arc<dyn Upstream>).collect();
         let gateway = Gateway::new(Arc::clone(&config), Arc::clone(&metrics), ports);
         background.spawn(Arc::clone(&gateway).refresh(background.stop.clone()));
-        let admin_address = sockets.admin.as_ref().and_then(|socket| socket.local_addr().ok());
+        let admin = sockets.admin.as_ref().and_then(|socket| socket.local_addr().ok());
         if let Some(socket) = sockets.admin {
             let offers = {
                 let gateway = Arc::clone(&gateway);
                 move || gateway.offers()
             };
-            let state = AdminState::new(&config, metrics, Arc::clone(&readiness), offers);
+            let explain = {
+                let gateway = Arc::clone(&gateway);
+                move |client: Option<&str>, question: &Question| match client {
+                    Some(client) => gateway.explain(client, question).map(|one| vec![one]),
+                    None => Ok(gateway.explain_all(question)),
+                }
+            };
+            let state = AdminState::new(&config, metrics, Arc::clone(&readiness), offers, Box::new(explain));
             background.spawn(admin::serve(socket, Arc::new(state), background.stop.clone()));
         }
-        let mcp_address = sockets.mcp.local_addr()?;
-        endpoint.spawn(downstream::serve(sockets.mcp, gateway, endpoint.stop.clone()));
-        readiness.enter(Phase::Serving);
-        Listening { mcp: mcp_address, admin: admin_address, upstreams: config.upstreams.len() }.emit();
-        Ok(Self { config, readiness, upstreams, endpoint, background })
+        Self { config, gateway, readiness, admin, upstreams, endpoint, background }
+    }
+
+    /// Waits for a signal, or for the end of what is served, and drains.
+    async fn run(&self, mut signals: Signals) {
+        let first = tokio::select! {
+            signal = signals.next() => signal,
+            () = self.endpoint.stop.cancelled() => "the pipe ended",
+        };
+        Stopping { signal: first, drain: self.config.drain_timeout }.emit();
+        tokio::select! {
+            () = self.drain() => {
+                upstream::guard::dismiss();
+                Stopped { reason: "drained" }.emit();
+            }
+            second = signals.next() => Stopped { reason: second }.emit(),
+        }
     }
 
     /// Ends calls in flight within `drain_timeout`, then the upstreams, then the rest.

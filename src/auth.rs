@@ -3,5 +3,7 @@
 //! Must not know: MCP methods, what a principal may do.
 
 mod bearer;
+mod launcher;
 
 pub use bearer::{AuthError, Authenticator};
+pub use launcher::{LaunchError, launched_by};

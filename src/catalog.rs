@@ -19,4 +19,4 @@ pub use merge::{Finding, Listed, Location, Snapshot, Source};
 pub use name::ExposedNames;
 pub use page::{CursorError, View};
 pub use rewrite::Tags;
-pub use uri::{admits_uri, split_tag};
+pub use uri::{admits, admits_uri, split_tag};

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::{app, config, demo, telemetry};
 
 pub mod check;
+mod explain;
 
 /// One MCP endpoint in front of many MCP servers.
 #[derive(Debug, Parser)]
@@ -37,11 +39,45 @@ struct File {
 enum Command {
     /// Serve the endpoint (also the default without a command).
     Serve,
+    /// Serve one client on stdin and stdout: for clients that launch their servers.
+    Stdio {
+        /// The client of the configuration that it is; without it, one without credentials.
+        #[arg(long, value_name = "NAME")]
+        client: Option<String>,
+        /// How long the first message waits for upstreams that are still connecting; what comes later is told as a
+        /// change of the lists.
+        #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=600))]
+        wait: u16,
+    },
     /// Check the configuration file and say everything that is wrong with it.
     Check {
         /// Print every key with its value and where that comes from; secrets are hidden.
         #[arg(long)]
         effective: bool,
+    },
+    /// End the children of a gateway that was killed. Started by the gateway itself.
+    #[command(hide = true, name = app::GUARD)]
+    Guard,
+    /// Say whether a client may use a tool, a prompt or a resource, and why: each check, with the rule and its
+    /// line.
+    #[command(
+        after_help = "Ends with 0 if it is allowed, 3 if it is denied, 4 if nobody offers it, 5 if its upstream is not there."
+    )]
+    Explain {
+        /// For whom; may be left out where there is only one client.
+        #[arg(long, value_name = "NAME")]
+        client: Option<String>,
+        #[command(flatten)]
+        subject: explain::Subject,
+        #[command(flatten)]
+        source: explain::Source,
+    },
+    /// Say who may use a tool, a prompt or a resource.
+    Who {
+        #[command(flatten)]
+        subject: explain::Subject,
+        #[command(flatten)]
+        source: explain::Source,
     },
     /// Run one of the built-in demo servers on stdin and stdout.
     #[command(hide = true)]
@@ -64,16 +100,28 @@ enum DemoServer {
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     match cli.command.unwrap_or(Command::Serve) {
-        Command::Serve => serve(&cli.file.config),
+        Command::Serve => serve(&cli.file.config, app::serve),
+        Command::Stdio { client, wait } => {
+            let patience = Duration::from_secs(wait.into());
+            let pipe = (tokio::io::stdin(), tokio::io::stdout());
+            let converse = async |config| app::converse(config, client.as_deref(), pipe, patience).await;
+            serve(&cli.file.config, converse)
+        }
         Command::Check { effective } => {
             let output = if effective { check::Output::Effective } else { check::Output::Summary };
             print(&check::check(&cli.file.config, output, &config::process_env))
         }
+        Command::Guard => guard(),
+        Command::Explain { client, subject, source } => {
+            answer(explain::explain(&cli.file.config, client.as_deref(), &subject, &source))
+        }
+        Command::Who { subject, source } => answer(explain::who(&cli.file.config, &subject, &source)),
         Command::Demo { server } => run_demo(server),
     }
 }
 
-fn serve(path: &Path) -> ExitCode {
+/// Loads the configuration and serves it.
+fn serve(path: &Path, task: impl AsyncFnOnce(config::Config) -> anyhow::Result<()>) -> ExitCode {
     let loaded = match config::load(path, &config::process_env) {
         Ok(loaded) => loaded,
         Err(problems) => return fail(&problems),
@@ -85,21 +133,41 @@ fn serve(path: &Path) -> ExitCode {
         tracing::warn!(target: "waypost::config", event = "config_warning", reason = %warning);
     }
     let _already_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    run_to_end(app::serve(loaded.config))
+    run_to_end(task(loaded.config))
 }
 
 fn run_to_end(task: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error),
-    };
-    let result = runtime.block_on(task);
-    // What does not end by itself by now (a read of stdin, say) is not waited for.
-    runtime.shutdown_background();
-    match result {
+    match on_runtime(task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }
+}
+
+fn on_runtime<T>(task: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(task);
+    // What does not end by itself by now (a read of stdin, say) is not waited for.
+    runtime.shutdown_background();
+    result
+}
+
+/// Runs a command that has something to say.
+fn answer(report: impl Future<Output = anyhow::Result<check::Report>>) -> ExitCode {
+    let _already_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    match on_runtime(report) {
+        Ok(report) => print(&report),
+        Err(error) => fail(&format!("error: {error:#}")),
+    }
+}
+
+fn guard() -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    runtime.block_on(app::stand_guard());
+    runtime.shutdown_background();
+    ExitCode::SUCCESS
 }
 
 fn run_demo(server: DemoServer) -> ExitCode {

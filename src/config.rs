@@ -20,6 +20,7 @@ mod problem;
 mod reader;
 mod reference;
 mod resilience;
+mod rules;
 mod section;
 mod source;
 mod tree;
@@ -33,7 +34,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
-use crate::mcp::{Era, ListKind};
+use crate::mcp::Era;
 
 pub use effective::Effective;
 pub use identity::{Icon, ServerInfo};
@@ -41,7 +42,8 @@ pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::page as reference_page;
-pub use resilience::Resilience;
+pub use resilience::{Breaker, Health, Resilience, Retry};
+pub use rules::{Layer, RoleConfig, Rules};
 
 /// A checked configuration. Immutable; a changed file makes another one.
 #[derive(Clone, Debug)]
@@ -50,10 +52,14 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where health, metrics and status are served.
     pub admin: Option<SocketAddr>,
+    /// Whether the file says that, or where.
+    pub is_admin_named: bool,
     /// The address of the built-in HTTP demo server, if it is wanted.
     pub demo: Option<SocketAddr>,
     /// The upstreams in the order of the file.
     pub upstreams: Vec<Arc<UpstreamConfig>>,
+    /// The roles in the order of the file, those that no client has too.
+    pub roles: Vec<Arc<RoleConfig>>,
     /// The clients in the order of the file; the anonymous client last, if there is one.
     pub clients: Vec<ClientConfig>,
     /// Bounds of the gateway itself.
@@ -79,6 +85,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// The log.
     pub log: Log,
+    /// The name of the file, as it was given.
+    pub file: Arc<str>,
     /// Identifies what the file and its variables said; 16 hex digits.
     pub hash: String,
 }
@@ -96,14 +104,8 @@ pub struct UpstreamConfig {
     pub era: Option<Era>,
     /// What goes before its names, separator included; empty for none.
     pub prefix: String,
-    /// Which of its tools are offered; native names.
-    pub tools: Filter,
-    /// Which of its resources are offered; URIs.
-    pub resources: Filter,
-    /// Which of its prompts are offered; native names.
-    pub prompts: Filter,
-    /// Which of its extensions are offered; identifiers. `None` leaves it to the other filters.
-    pub extensions: Option<Filter>,
+    /// What of it is offered; native names.
+    pub rules: Rules,
     /// Budget of one call. Default 60 s.
     pub timeout: Duration,
     /// Budget of a connection attempt, handshake included. Default 30 s.
@@ -120,36 +122,12 @@ pub struct UpstreamConfig {
     pub limits: CallLimits,
 }
 
-impl UpstreamConfig {
-    /// Which entries of a kind are offered.
-    #[must_use]
-    pub fn filter(&self, kind: ListKind) -> &Filter {
-        match kind {
-            ListKind::Tools => &self.tools,
-            ListKind::Prompts => &self.prompts,
-            ListKind::Resources | ListKind::Templates => &self.resources,
-        }
-    }
-}
-
-impl ClientConfig {
-    /// Which entries of a kind it sees.
-    #[must_use]
-    pub fn filter(&self, kind: ListKind) -> &Filter {
-        match kind {
-            ListKind::Tools => &self.tools,
-            ListKind::Prompts => &self.prompts,
-            ListKind::Resources | ListKind::Templates => &self.resources,
-        }
-    }
-}
-
 /// How an upstream is reached.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// A child process.
     Stdio(Stdio),
-    /// Streamable HTTP.
+    /// An HTTP server.
     Http(Http),
 }
 
@@ -166,13 +144,24 @@ pub struct Stdio {
     pub cwd: Option<PathBuf>,
 }
 
-/// A Streamable HTTP endpoint.
+/// An HTTP endpoint.
 #[derive(Clone, Debug)]
 pub struct Http {
     /// Its address.
     pub url: Url,
     /// Headers of every request to it.
     pub headers: Vec<(http::HeaderName, SecretString)>,
+    /// Which transport it has, where that is not to be found out.
+    pub kind: Option<HttpKind>,
+}
+
+/// A transport over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpKind {
+    /// Streamable HTTP, from 2025-03-26 on.
+    Streamable,
+    /// HTTP+SSE of 2024-11-05.
+    Sse,
 }
 
 /// One caller.
@@ -184,14 +173,10 @@ pub struct ClientConfig {
     pub tokens: Vec<[u8; 32]>,
     /// Whether this is the client that callers without credentials are.
     pub is_anonymous: bool,
-    /// What it sees and may call; exposed names.
-    pub tools: Filter,
-    /// What it sees and may read; URIs.
-    pub resources: Filter,
-    /// Which prompts it sees and may get; exposed names.
-    pub prompts: Filter,
-    /// Which extensions it may use; identifiers. `None` leaves it to the other filters.
-    pub extensions: Option<Filter>,
+    /// Its roles, whose rules hold besides its own.
+    pub roles: Vec<Arc<RoleConfig>>,
+    /// What it sees and may use; exposed names.
+    pub rules: Rules,
     /// Limits on its calls.
     pub limits: CallLimits,
 }
@@ -205,9 +190,14 @@ pub struct Filter {
     pub deny: Vec<Pattern>,
 }
 
-/// A pattern over names: `*` is any run of characters, `?` is one, all else is itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(pub Arc<str>);
+/// A pattern over names: `*` is any run of characters, `?` is one, all else is itself. Equal if the texts are.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    /// As it is written.
+    text: Arc<str>,
+    /// The line of the file on which it stands; 0 for one that is in none.
+    line: usize,
+}
 
 /// Limits on calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -236,6 +226,10 @@ pub struct Limits {
     pub body: usize,
     /// Bytes of one message of an upstream. Default 64 MiB.
     pub message: usize,
+    /// Bytes of large messages at the same time. Default 512 MiB.
+    pub memory: usize,
+    /// How long a client may give no sign of life on the level of TCP. Default 60 s.
+    pub peer_timeout: Duration,
     /// Connections at the same time. Default 4096.
     pub connections: usize,
     /// Requests per caller at the edge, whatever they are; `None` is no limit.
@@ -244,6 +238,8 @@ pub struct Limits {
     pub sessions: usize,
     /// Streams of one caller that stay open at the same time. Default 1,000.
     pub streams: usize,
+    /// Requests of the client of a pipe that are under way at the same time. Default 1,000.
+    pub pipe_calls: usize,
     /// How deep JSON may nest. 128; not to be raised.
     pub depth: usize,
     /// Time for the head of a request to arrive. Default 10 s.
@@ -260,6 +256,12 @@ pub struct Limits {
     pub parked_calls: usize,
     /// The same of one client. Default 100.
     pub parked_calls_per_client: usize,
+    /// Resources that clients follow, all together. Default 10,000.
+    pub subscriptions: usize,
+    /// The same of one session, or of one subscription. Default 100.
+    pub subscriptions_per_session: usize,
+    /// Tasks of one client that its list of tasks can have. Default 1,000.
+    pub listed_tasks: usize,
 }
 
 /// How exposed names are made.

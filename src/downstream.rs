@@ -1,8 +1,10 @@
-//! Our face towards clients: one HTTP endpoint for both eras.
+//! Our face towards clients: one HTTP endpoint, or one pipe, for both eras.
 //!
 //! A request's road: `accept` (connections) → `http` (paths, Host, Origin, credentials) → `post` (body) →
-//! `classify` (era) → `modern` or `legacy` → the gateway → `reply` (what it looks like) → `stream` (one document, or
-//! events before it). Streams that stay open are in `listening`.
+//! `classify` (era) → `modern` or `legacy` → the gateway → `running` (the call) → `reply` (what its end looks
+//! like) → `stream` (one document, or events before it). Streams that stay open are in `listening`. A pipe
+//! (`pipe`) takes the same road from `classify` on, and so does a connection over HTTP+SSE (`sse`), which is a pipe
+//! whose lines are POSTs and events.
 //!
 //! Must not know: upstreams.
 
@@ -10,7 +12,9 @@ mod accept;
 mod ask;
 mod body;
 mod classify;
+mod departed;
 mod endpoint;
+mod filter;
 #[cfg(test)]
 mod for_test;
 mod http;
@@ -22,10 +26,16 @@ mod level;
 mod listening;
 mod media;
 mod modern;
+mod outlet;
 mod patience;
+mod pipe;
 mod post;
 mod reply;
+mod running;
 mod site;
+mod sse;
 mod stream;
+mod threads;
 
 pub use self::http::serve;
+pub use self::pipe::converse;

@@ -5,6 +5,8 @@
 //!
 //! Must not know: sockets, sessions, how either peer opened its connection.
 
+mod budget;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,6 +16,8 @@ use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{Method, Notification, Raw, Request, Response, TaskMode};
+
+pub use budget::{Budget, Exhausted, Share};
 
 /// The caller of a call, authenticated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +29,7 @@ pub struct Principal {
 }
 
 /// One client request on its way through the gateway.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Call {
     /// The method, known.
     pub method: Method,
@@ -86,8 +90,15 @@ pub enum EventKind {
 #[derive(Clone, Debug)]
 pub struct EventSink {
     queue: mpsc::Sender<Event>,
+    state: Arc<SinkState>,
+}
+
+#[derive(Debug, Default)]
+struct SinkState {
     /// Whether its reader let somebody wait in vain, and has not read since.
-    is_stalled: Arc<AtomicBool>,
+    is_stalled: AtomicBool,
+    /// Whether anything was passed on.
+    is_used: AtomicBool,
 }
 
 /// How many events of a call wait for a slow reader before its upstream has to wait, too.
@@ -98,14 +109,21 @@ impl EventSink {
     #[must_use]
     pub fn new() -> (Self, mpsc::Receiver<Event>) {
         let (sender, receiver) = mpsc::channel(EVENT_QUEUE);
-        (Self { queue: sender, is_stalled: Arc::default() }, receiver)
+        (Self { queue: sender, state: Arc::default() }, receiver)
     }
 
     /// Passes one event on, waiting for room. Nothing happens if nobody listens any more.
     ///
     /// Cancel safe: a cancelled send has sent nothing.
     pub async fn send(&self, event: Event) {
+        self.state.is_used.store(true, Ordering::Relaxed);
         drop(self.queue.send(event).await);
+    }
+
+    /// Whether any event was passed on, or is about to be.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.state.is_used.load(Ordering::Relaxed)
     }
 
     /// Passes one event on for a reader that serves many calls: waits for room, but only once and no longer
@@ -115,19 +133,20 @@ impl EventSink {
     /// Cancel safe: a cancelled send has sent nothing.
     #[must_use]
     pub async fn send_within(&self, event: Event, patience: Duration) -> bool {
+        self.state.is_used.store(true, Ordering::Relaxed);
         let event = match self.queue.try_send(event) {
             Ok(()) | Err(TrySendError::Closed(_)) => {
-                self.is_stalled.store(false, Ordering::Relaxed);
+                self.state.is_stalled.store(false, Ordering::Relaxed);
                 return true;
             }
             Err(TrySendError::Full(event)) => event,
         };
-        if self.is_stalled.load(Ordering::Relaxed) {
+        if self.state.is_stalled.load(Ordering::Relaxed) {
             return false;
         }
         let is_late =
             matches!(self.queue.send_timeout(event, patience).await, Err(SendTimeoutError::Timeout(_)));
-        self.is_stalled.store(is_late, Ordering::Relaxed);
+        self.state.is_stalled.store(is_late, Ordering::Relaxed);
         !is_late
     }
 }
@@ -136,14 +155,34 @@ impl EventSink {
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     token: CancellationToken,
-    reason: Arc<OnceLock<Box<str>>>,
+    reason: Arc<OnceLock<Reason>>,
+}
+
+/// Why a call ends early.
+#[derive(Debug)]
+struct Reason {
+    text: Box<str>,
+    /// Whether its client said so, and so expects no answer.
+    is_wish: bool,
 }
 
 impl Cancel {
     /// Ends the call.
     pub fn cancel(&self, reason: &str) {
-        let _first = self.reason.set(reason.into());
+        let _first = self.reason.set(Reason { text: reason.into(), is_wish: false });
         self.token.cancel();
+    }
+
+    /// Ends the call because its client says so.
+    pub fn withdraw(&self, reason: &str) {
+        let _first = self.reason.set(Reason { text: reason.into(), is_wish: true });
+        self.token.cancel();
+    }
+
+    /// Whether it was its client that ended it.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.reason.get().is_some_and(|reason| reason.is_wish)
     }
 
     /// Waits until somebody ends the call. Cancel safe.
@@ -154,7 +193,7 @@ impl Cancel {
     /// Why it was ended, if it was.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
-        self.reason.get().map(|reason| &**reason)
+        self.reason.get().map(|reason| &*reason.text)
     }
 }
 

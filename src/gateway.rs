@@ -6,15 +6,21 @@
 
 mod access;
 mod admit;
+mod breaker;
 mod error;
+mod explain;
 mod extensions;
 mod feed;
+mod followed;
+mod following;
 mod limits;
 mod local;
 mod port;
 mod record;
 mod refresh;
 mod rewrite;
+mod send;
+mod task_list;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -30,15 +36,21 @@ use crate::exchange::{Call, Cancel, Outcome, Principal};
 use crate::telemetry::{LimitReached, LimitScope, Metrics};
 
 use admit::admit;
+use breaker::Breaker;
 use feed::Feed;
+use following::Places;
 use limits::CallGuards;
 use record::CallRecord;
+use task_list::OwnTasks;
 use tasks::TaskIds;
 
 pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
+pub use explain::{Explanation, NoSuchClient, Question, Step, StepOutcome, Verdict};
 pub use feed::{Change, Seen, Watch};
+pub use followed::{Consent, Followed, Wanted};
+pub use following::Following;
 pub use limits::EdgeCaller;
 pub use local::{CacheScope, Page};
 pub use port::{Health, List, Offer, Upstream};
@@ -50,9 +62,13 @@ pub struct Gateway {
     upstreams: Vec<Arc<dyn Upstream>>,
     names: Vec<ExposedNames>,
     guards: CallGuards,
+    breakers: Vec<Breaker>,
     task_ids: TaskIds,
+    own_tasks: OwnTasks,
     current: ArcSwap<Current>,
     feed: Feed,
+    /// Places for the resources that clients follow.
+    places: Places,
 }
 
 /// What is offered at one instant: the merged snapshot, and the offers that it was made of.
@@ -72,12 +88,19 @@ impl Gateway {
         let filters = config.clients.iter().map(refresh::filters);
         Arc::new(Self {
             guards: CallGuards::new(&config),
+            breakers: config
+                .upstreams
+                .iter()
+                .map(|upstream| Breaker::new(upstream.resilience.breaker))
+                .collect(),
             task_ids: TaskIds::new(&config),
+            own_tasks: OwnTasks::new(config.limits.listed_tasks),
             current: ArcSwap::from_pointee(Current {
                 snapshot: Snapshot::merge(std::iter::empty(), filters),
                 offers: upstreams.iter().map(|_| Arc::default()).collect(),
             }),
             feed: Feed::default(),
+            places: Places::new(&config.limits),
             names,
             upstreams,
             metrics,
@@ -128,19 +151,23 @@ impl Gateway {
         let (deadline, budget) = (call.deadline(), call.budget());
         let (used, relay) = (call.tasks().clone(), call.relay());
         let started = Instant::now();
+        let tool = record.findings.tool.clone();
         let carried = async {
             match relay {
                 Some(relay) => relay.until((self, &used), upstream.call(call)).await,
-                None => upstream.call(call).await,
+                None => Box::pin(self.send(upstream, call, tool)).await,
             }
         };
-        let result = tokio::select! {
-            result = carried => result,
-            () = cancel.cancelled() => {
-                Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
+        let ended = async {
+            tokio::select! {
+                result = carried => result,
+                () = cancel.cancelled() => {
+                    Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
             }
-            error = expire(&cancel, upstream.name(), deadline, budget) => Err(error),
+                error = expire(&cancel, upstream.name(), deadline, budget) => Err(error),
+            }
         };
+        let result = self.past_breaker(place, ended).await;
         record.upstream_took(started.elapsed());
         self.expose_tasks(&used, self.rewrite(place, method, result?))
     }

@@ -15,7 +15,7 @@ mod object;
 pub mod task;
 mod version;
 
-pub use capability::{has_capability, merge_capabilities};
+pub use capability::{has_capability, merge_capabilities, tells_of_resources};
 pub use code::{Code, code_of};
 pub use draft::Draft;
 pub use id::Id;

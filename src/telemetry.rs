@@ -11,7 +11,9 @@ mod list;
 mod log;
 mod metrics;
 mod process;
+mod subscriptions;
 mod throttle;
+mod trouble;
 
 pub use asks::{ParkedCalls, QuestionsAsked};
 pub use events::{
@@ -19,7 +21,9 @@ pub use events::{
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
     UpstreamStderr, UpstreamUnlisted,
 };
-pub use lifecycle::{Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
+pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
 pub use list::metrics_reference;
 pub use log::{LogError, check_level, init};
-pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind};
+pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed};
+pub use subscriptions::SubscriptionLost;
+pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};

@@ -25,16 +25,18 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Limits, UpstreamConfig};
 use crate::exchange::{Call, Outcome};
-use crate::gateway::{AdmittedCall, GatewayError, Offer, Upstream};
+use crate::gateway::{AdmittedCall, Followed, GatewayError, GatewayErrorKind, Offer, Upstream};
+use crate::mcp::Method;
 use crate::telemetry::Metrics;
 use crate::translate::input::{self, REQUEST_STATE};
 
+use connection::Connection;
 use failure::Failure;
 use listing::{Bounds, ListReader};
 use parked::{Carried, Place};
@@ -42,6 +44,7 @@ use probe::Dialer;
 use supervise::{Desk, Supervisor};
 
 pub use parked::Parking;
+pub(crate) use transport::child::guard;
 
 /// An upstream that is kept connected in the background. Dropping it ends its connection, [`Self::stop`]
 /// does so in good order.
@@ -49,6 +52,7 @@ pub use parked::Parking;
 pub struct Connector {
     name: Arc<str>,
     desk: Arc<Desk>,
+    followed: Arc<Followed>,
     parking: Arc<Parking>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -74,7 +78,9 @@ pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, parking: Arc<Parking>
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     let desk = Arc::new(Desk::new());
-    let dialer = Dialer::new(Arc::clone(&config), limits.message, Arc::clone(&metrics), tasks.clone());
+    let followed: Arc<Followed> = Arc::default();
+    let told = Arc::clone(&followed);
+    let dialer = Dialer::new(Arc::clone(&config), limits.message, Arc::clone(&metrics), tasks.clone(), told);
     let lists = ListReader {
         upstream: Arc::clone(&config.name),
         metrics: Arc::clone(&metrics),
@@ -87,10 +93,11 @@ pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, parking: Arc<Parking>
         dialer: Arc::new(dialer),
         lists: Arc::new(lists),
         desk: Arc::clone(&desk),
+        followed: Arc::clone(&followed),
         stop: stop.clone(),
     };
     tasks.spawn(supervisor.run());
-    Arc::new(Connector { name, desk, parking, stop, tasks })
+    Arc::new(Connector { name, desk, followed, parking, stop, tasks })
 }
 
 impl Connector {
@@ -117,6 +124,9 @@ impl Connector {
             return self.parking.resume(resumed, call, &place).await;
         }
         let connection = self.desk.checkout(deadline).await?;
+        if call.method == Method::ResourcesSubscribe {
+            return self.agree(&connection, native).await;
+        }
         if !connection.knows_retries() && call.request.param(REQUEST_STATE).is_some() {
             return Err(parked::unknown_state());
         }
@@ -126,6 +136,28 @@ impl Connector {
         }
         let carried = Carried::start(connection, call, &place);
         self.parking.go_on(carried, &place).await
+    }
+}
+
+impl Connector {
+    /// Waits until the server has agreed to tell of a resource, or would not.
+    async fn agree(&self, connection: &Connection, native: &Arc<str>) -> Result<Outcome, Failure> {
+        if !connection.tells_of_resources() {
+            let text = "it does not tell of changes of its resources";
+            return Err(Failure { kind: GatewayErrorKind::MethodNotFound, ..Failure::unavailable(text) });
+        }
+        tokio::select! {
+            verdict = self.followed.verdict(native) => verdict.map_err(Failure::from),
+            failure = connection.closed() => Err(failure),
+        }
+    }
+}
+
+/// Waits for a time that may not come.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -142,6 +174,10 @@ impl Upstream for Connector {
 
     fn offer(&self) -> watch::Receiver<Arc<Offer>> {
         self.desk.offer()
+    }
+
+    fn followed(&self) -> &Arc<Followed> {
+        &self.followed
     }
 
     fn call(&self, call: AdmittedCall) -> BoxFuture<'_, Result<Outcome, GatewayError>> {

@@ -53,7 +53,9 @@ const ONLY: &[(&str, &str, &[&str])] = &[(
     "gateway",
     &[
         "AdmittedCall",
+        "Consent",
         "Executed",
+        "Followed",
         "GatewayError",
         "GatewayErrorKind",
         "Health",
@@ -62,6 +64,7 @@ const ONLY: &[(&str, &str, &[&str])] = &[(
         "Offer",
         "Target",
         "Upstream",
+        "Wanted",
     ],
 )];
 

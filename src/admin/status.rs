@@ -2,12 +2,16 @@
 //!
 //! Must not know: HTTP. Writes only what may stand on a public page: an upstream's reason is the public one.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
 
 use super::AdminState;
 use crate::gateway::{Health, Offer};
+
+/// So many failures in a row are a crash loop.
+const CRASH_LOOP: u32 = 5;
 
 /// The page.
 #[derive(Debug, Serialize)]
@@ -31,6 +35,11 @@ struct Upstream {
     state_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_in_seconds: Option<f64>,
+    /// How many attempts in a row failed, or did not last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failures: Option<u32>,
+    /// `open` while it is not called because its last calls had no answer.
+    breaker: &'static str,
     protocol_version: Option<&'static str>,
     tools: usize,
     connects: u64,
@@ -38,10 +47,6 @@ struct Upstream {
 
 /// Writes the page from what is known now.
 pub(super) fn report(state: &AdminState) -> Report {
-    let transport = |name: &str| {
-        let found = state.transports.iter().find(|(known, _)| &**known == name);
-        found.map(|(_, transport)| *transport)
-    };
     let upstreams = (state.offers)();
     let now = Instant::now();
     Report {
@@ -49,34 +54,37 @@ pub(super) fn report(state: &AdminState) -> Report {
         phase: state.readiness.phase().as_str(),
         config_hash: state.config_hash.clone(),
         uptime_seconds: rounded(now.saturating_duration_since(state.started).as_secs_f64()),
-        upstreams: upstreams
-            .iter()
-            .map(|(name, offer)| upstream(name, offer, transport(name), now))
-            .collect(),
+        upstreams: upstreams.iter().map(|named| upstream(state, named, now)).collect(),
     }
 }
 
-fn upstream(name: &str, offer: &Offer, transport: Option<&'static str>, now: Instant) -> Upstream {
-    let (state, reason, state_seconds, retry_in_seconds) = match &offer.health {
-        Health::Connecting => ("connecting", None, None, None),
-        Health::Ready => ("ready", None, None, None),
-        Health::Down { reason, since, retry_at } => (
-            "down",
-            Some(reason.to_string()),
-            Some(rounded(now.saturating_duration_since(*since).as_secs_f64())),
-            Some(rounded(retry_at.saturating_duration_since(now).as_secs_f64())),
-        ),
-    };
-    Upstream {
-        name: name.to_owned(),
+fn upstream(state: &AdminState, (name, offer): &(Arc<str>, Arc<Offer>), now: Instant) -> Upstream {
+    let transport = state.transports.iter().find(|(known, _)| known == name).map(|(_, transport)| *transport);
+    let breaker = if state.metrics.is_breaker_open(name) { "open" } else { "closed" };
+    let shown = Upstream {
+        name: name.to_string(),
         transport,
-        state,
-        reason,
-        state_seconds,
-        retry_in_seconds,
+        state: "connecting",
+        reason: None,
+        state_seconds: None,
+        retry_in_seconds: None,
+        failures: None,
+        breaker,
         protocol_version: offer.protocol_version,
         tools: offer.lists.tools.entries.len(),
         connects: offer.connects,
+    };
+    match &offer.health {
+        Health::Connecting => shown,
+        Health::Ready => Upstream { state: "ready", ..shown },
+        Health::Down { reason, since, retry_at, failures } => Upstream {
+            state: if *failures < CRASH_LOOP { "down" } else { "crash_looping" },
+            reason: Some(reason.to_string()),
+            state_seconds: Some(rounded(now.saturating_duration_since(*since).as_secs_f64())),
+            retry_in_seconds: Some(rounded(retry_at.saturating_duration_since(now).as_secs_f64())),
+            failures: Some(*failures),
+            ..shown
+        },
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::page::View;
-use super::uri::admits_uri;
+use super::uri::admits;
 use crate::config::Filter;
 use crate::mcp::ListKind;
 
@@ -38,12 +38,13 @@ impl Entry {
 pub(super) struct MergedList {
     entries: Vec<Entry>,
     by_name: HashMap<Arc<str>, usize>,
-    views: Vec<(Filter, OnceLock<View>)>,
+    /// For each client the filters of its layers, and what it sees through them.
+    views: Vec<(Vec<Filter>, OnceLock<View>)>,
 }
 
 impl MergedList {
-    pub(super) fn add_client(&mut self, filter: Filter) {
-        self.views.push((filter, OnceLock::new()));
+    pub(super) fn add_client(&mut self, filters: Vec<Filter>) {
+        self.views.push((filters, OnceLock::new()));
     }
 
     pub(super) fn push(&mut self, entry: Entry) {
@@ -61,14 +62,13 @@ impl MergedList {
     }
 
     pub(super) fn view(&self, kind: ListKind, client: usize) -> Option<&View> {
-        let (filter, view) = self.views.get(client)?;
+        let (filters, view) = self.views.get(client)?;
         Some(view.get_or_init(|| {
-            let is_admitted = |entry: &Entry| match kind {
-                ListKind::Tools | ListKind::Prompts => filter.admits(&entry.exposed),
-                ListKind::Resources => admits_uri(filter, &entry.native),
-                ListKind::Templates => filter.admits(&entry.native),
+            let is_seen = |entry: &Entry| {
+                let (exposed, native) = (&entry.exposed, &entry.native);
+                entry.is_offered && filters.iter().all(|filter| admits(filter, kind, (exposed, native)))
             };
-            let visible = self.entries.iter().map(|entry| entry.is_offered && is_admitted(entry)).collect();
+            let visible = self.entries.iter().map(is_seen).collect();
             View::render(self.entries.iter().map(|entry| &entry.text), visible)
         }))
     }

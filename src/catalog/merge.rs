@@ -9,7 +9,7 @@ use super::name::ExposedNames;
 use super::page::View;
 use super::rewrite::{Tags, rewrite_entry};
 use super::template::UriTemplate;
-use super::uri::{admits_uri, split_tag, tagged};
+use super::uri::{admits, split_tag, tagged};
 use crate::config::Filter;
 use crate::mcp::{ListKind, PerKind, Raw};
 
@@ -77,15 +77,15 @@ pub struct Location {
 }
 
 impl Snapshot {
-    /// Merges `sources`, which come in the order of the configuration; `clients` are the filters of the
-    /// clients, in theirs.
+    /// Merges `sources`, which come in the order of the configuration; `clients` are the filters of
+    /// the layers of the clients, in theirs.
     ///
     /// Where two entries get one exposed name, the earlier one keeps it and the other becomes a finding.
     /// Where two upstreams have one URI, that of the later one is tagged.
     #[must_use]
     pub fn merge<'a>(
         sources: impl Iterator<Item = Source<'a>>,
-        clients: impl Iterator<Item = PerKind<Filter>>,
+        clients: impl Iterator<Item = PerKind<Vec<Filter>>>,
     ) -> Self {
         let mut snapshot = Self::default();
         for filters in clients {
@@ -171,10 +171,7 @@ impl Snapshot {
             return self.findings.push(Finding { upstream: source.upstream, native, reason });
         }
         let filter = source.filters.kind(kind);
-        let is_offered = match kind {
-            ListKind::Resources => admits_uri(filter, &native),
-            ListKind::Tools | ListKind::Prompts | ListKind::Templates => filter.admits(&native),
-        };
+        let is_offered = admits(filter, kind, (&native, &native));
         let text = rewrite_entry(kind, listed, &exposed, self.tags.get(index));
         list.push(Entry { exposed, native, upstream: source.upstream, is_offered, text });
     }

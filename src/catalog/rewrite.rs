@@ -127,12 +127,12 @@ impl Edit<'_> {
                     self.each(&inner, "content", Self::block);
                 }
             }
-            Routing::Local | Routing::List(_) | Routing::Reference | Routing::Extension => {}
+            Routing::Local | Routing::List(_) | Routing::Reference | Routing::Extension | Routing::Tasks => {}
         }
     }
 
     fn error(&mut self, method: Method, error: &ObjectView) {
-        if let (Method::ResourcesRead, Some(data)) = (method, self.below(error, "data")) {
+        if let (Routing::Uri, Some(data)) = (method.routing(), self.below(error, "data")) {
             self.uri(&data, "uri");
         }
     }

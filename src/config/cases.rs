@@ -134,7 +134,7 @@ fn the_least_file_has_every_default() {
     assert_eq!((config.limits.list_items, config.limits.list_pages), (10_000, 1_000));
     assert_eq!((config.limits.header_timeout, config.limits.body_timeout), (seconds(10), seconds(30)));
     assert_eq!(config.server_info, ServerInfo::default());
-    assert_eq!(config.clients[0].extensions, None);
+    assert_eq!(config.clients[0].rules.extensions, None);
     assert!(config.limits.edge.is_none() && config.sessions.key.is_none() && !config.reveal_denied);
     let naming = Naming { separator: "__".into(), max_length: 64, charset: Charset::Strict };
     assert_eq!(config.naming, naming);
@@ -158,7 +158,7 @@ fn the_full_file_says_everything_otherwise() {
 
     let time = upstream(&loaded, "time");
     assert_eq!((time.prefix.as_str(), time.era, time.timeout), ("time__", None, seconds(20)));
-    assert_eq!(texts(&time.tools.deny), ["drop"]);
+    assert_eq!(texts(&time.rules.tools.deny), ["drop"]);
     assert_eq!(stdio(&loaded, "time").cwd, Some("tests/data/config/good/work".into()));
 
     let github = upstream(&loaded, "github");
@@ -168,10 +168,11 @@ fn the_full_file_says_everything_otherwise() {
     );
     assert_eq!((github.connect_timeout, github.list_timeout), (seconds(5), seconds(6)));
     assert_eq!((github.grace, github.refresh), (seconds(0), seconds(0)));
-    assert_eq!(texts(github.tools.allow.as_ref().unwrap()), ["get_*", "list_*"]);
-    assert_eq!(texts(&github.tools.deny), ["*secret*"]);
+    assert_eq!(texts(github.rules.tools.allow.as_ref().unwrap()), ["get_*", "list_*"]);
+    assert_eq!(texts(&github.rules.tools.deny), ["*secret*"]);
     let rate = Rate { count: 60, period: seconds(60) };
     assert_eq!(github.limits, CallLimits { rate: Some(rate), burst: Some(10), concurrency: Some(8) });
+    assert_eq!(http(&loaded, "github").kind, Some(HttpKind::Streamable));
     let headers = &http(&loaded, "github").headers;
     assert_eq!(headers[0].0, "authorization");
     assert_eq!(headers[0].1.expose_secret(), "Bearer hunter2-hunter2-hunter2");
@@ -186,7 +187,19 @@ fn the_full_file_says_everything_otherwise() {
     assert_eq!(config.clients[0].tokens[0][..4], [0x9f, 0x86, 0xd0, 0x81]);
     assert_eq!(config.clients[0].tokens[1], sha256("swordfish-swordfish"));
     assert_eq!(config.clients[1].tokens, [sha256("a-token-from-a-file"), sha256("hunter2-hunter2-hunter2")]);
-    assert!(config.clients[2].tools.admits("time__now") && !config.clients[2].tools.admits("gh__get_x"));
+    assert!(
+        config.clients[2].rules.tools.admits("time__now")
+            && !config.clients[2].rules.tools.admits("gh__get_x")
+    );
+
+    let layers: Vec<_> =
+        config.clients[2].layers().map(|layer| (layer.section, layer.name, layer.rules.line)).collect();
+    assert_eq!(layers, [("roles", "reader", 83), ("roles", "quiet", 88), ("clients", "anonymous", 44)]);
+    let reader = &config.roles[0].rules;
+    assert_eq!(texts(reader.tools.allow.as_ref().unwrap()), ["gh__get_*", "time__*"]);
+    assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 84));
+    assert!(reader.extensions.is_some() && !config.clients[2].is_open() && config.roles[1].rules.is_open());
+    assert_eq!(&*config.file, "tests/data/config/good/full.yaml");
 
     assert_eq!(config.limits.edge.as_ref().unwrap().burst, Some(20));
     assert_eq!(config.sessions.key.as_ref().unwrap().expose_secret(), "hunter2-hunter2-hunter2");
@@ -198,8 +211,8 @@ fn the_full_file_says_everything_otherwise() {
     assert_eq!(config.server_info.title.as_deref(), Some("Tools of Acme"));
     let icons = &config.server_info.icons;
     assert_eq!((icons.len(), icons[0].theme, icons[0].sizes.len()), (2, Some("dark"), 2));
-    assert_eq!(texts(github.extensions.as_ref().unwrap().allow.as_ref().unwrap()), ["com.example/*"]);
-    assert_eq!(texts(&config.clients[1].extensions.as_ref().unwrap().deny), ["*"]);
+    assert_eq!(texts(github.rules.extensions.as_ref().unwrap().allow.as_ref().unwrap()), ["com.example/*"]);
+    assert_eq!(texts(&config.clients[1].rules.extensions.as_ref().unwrap().deny), ["*"]);
     assert_eq!(config.log, Log { format: LogFormat::Json, level: "info,waypost=debug".into() });
     let naming = Naming { separator: "__".into(), max_length: 128, charset: Charset::Any };
     assert_eq!(config.naming, naming);
@@ -207,6 +220,25 @@ fn the_full_file_says_everything_otherwise() {
 
 fn sha256(text: &str) -> [u8; 32] {
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes()).as_ref().try_into().unwrap()
+}
+
+#[test]
+fn the_transport_of_a_url_is_found_out_unless_it_is_said() {
+    let kind_of = |more: &str| {
+        let loaded = good(&format!("upstreams: {{a: {{url: \"http://127.0.0.1/x\"{more}}}}}"));
+        http(&loaded, "a").kind
+    };
+    for (more, kind) in [
+        ("", None),
+        (", transport: auto", None),
+        (", type: http", None),
+        (", transport: http", Some(HttpKind::Streamable)),
+        (", transport: sse, era: legacy", Some(HttpKind::Sse)),
+        (", type: sse", Some(HttpKind::Sse)),
+        (", type: sse, transport: sse", Some(HttpKind::Sse)),
+    ] {
+        assert_eq!(kind_of(more), kind, "{more}");
+    }
 }
 
 #[test]
@@ -226,7 +258,7 @@ fn blocks_of_editors_work() {
     assert_eq!(http(&loaded, "github").headers[0].1.expose_secret(), "Bearer hunter2-hunter2-hunter2");
     assert_eq!(stdio(&loaded, "memory").env[0].1.expose_secret(), "one/memory");
     let loaded = load(Path::new("tests/data/config/warned/cline.json"), &env).unwrap();
-    assert!(upstream(&loaded, "files").tools.admits("anything"));
+    assert!(upstream(&loaded, "files").rules.tools.admits("anything"));
     let servers = good("servers: {a: {command: x}}\n");
     let upstreams = good("upstreams: {a: {command: x}}\n");
     assert_eq!(servers.config.upstreams[0].name, upstreams.config.upstreams[0].name);
@@ -267,7 +299,7 @@ fn anchors_and_merge_keys_work() {
     assert_eq!(commands, ["x", "y", "x"]);
     for name in ["a", "b", "c"] {
         assert_eq!(upstream(&loaded, name).timeout, seconds(20));
-        assert_eq!(texts(&upstream(&loaded, name).tools.deny), ["drop"]);
+        assert_eq!(texts(&upstream(&loaded, name).rules.tools.deny), ["drop"]);
     }
 }
 
@@ -278,8 +310,11 @@ fn defaults_complete_mappings_key_by_key() {
          upstreams: {x: {command: x, tools: {allow: []}, limits: {concurrency: 9}}, y: {command: y}}\n",
     );
     let (x, y) = (upstream(&loaded, "x"), upstream(&loaded, "y"));
-    assert_eq!((x.tools.allow.as_deref(), texts(&x.tools.deny)), (Some([].as_slice()), vec!["b"]));
-    assert_eq!(texts(y.tools.allow.as_ref().unwrap()), ["a"]);
+    assert_eq!(
+        (x.rules.tools.allow.as_deref(), texts(&x.rules.tools.deny)),
+        (Some([].as_slice()), vec!["b"])
+    );
+    assert_eq!(texts(y.rules.tools.allow.as_ref().unwrap()), ["a"]);
     let rate = Some(Rate { count: 5, period: seconds(1) });
     assert_eq!((x.limits.rate, x.limits.concurrency), (rate, Some(9)));
     assert_eq!((y.limits.rate, y.limits.concurrency, y.era), (rate, Some(2), Some(Era::Legacy)));
@@ -357,7 +392,7 @@ fn what_a_variable_holds_is_never_yaml() {
 fn pol_04_an_empty_allow_is_nothing_and_no_allow_is_everything() {
     let tools = |tools: &str| {
         let loaded = good(&format!("upstreams: {{a: {{command: x, tools: {tools}}}}}\n"));
-        upstream(&loaded, "a").tools.clone()
+        upstream(&loaded, "a").rules.tools.clone()
     };
     assert!(tools("{}").admits("echo"));
     assert!(tools("{deny: []}").admits("echo"));
@@ -373,7 +408,7 @@ fn pol_04_an_empty_allow_is_nothing_and_no_allow_is_everything() {
 #[test]
 fn pol_07_rules_that_can_never_match_are_told() {
     let loaded = good("upstreams: {a: {command: x, tools: {allow: [echo], deny: [echo]}}}\n");
-    assert!(!upstream(&loaded, "a").tools.admits("echo"));
+    assert!(!upstream(&loaded, "a").rules.tools.admits("echo"));
     assert!(loaded.warnings.iter().all(|warning| warning.message == "`echo` is both allowed and denied"));
     assert_eq!(loaded.warnings.len(), 2);
     // Brackets are no wildcards here, so such a pattern is no broken one: it is warned of.
@@ -399,7 +434,7 @@ fn pol_07_patterns_of_disabled_and_mapped_upstreams_are_known() {
 #[test]
 fn pol_08_names_are_what_is_written() {
     let loaded = good_file("names_as_written.yaml");
-    let allow = |name| texts(upstream(&loaded, name).tools.allow.as_ref().unwrap());
+    let allow = |name| texts(upstream(&loaded, name).rules.tools.allow.as_ref().unwrap());
     assert_eq!(allow("flow"), ["no", "123", "plain", "quoted", "1.0", "true", "~x", "0x1f", "1_000"]);
     assert_eq!(allow("block"), ["no", "123", "plain", "folded"]);
     assert_eq!(stdio(&loaded, "block").args, ["no", "1.0", "0755", "-y", "true"]);

@@ -8,6 +8,7 @@ mod command;
 mod identity;
 mod listen;
 mod resilience;
+mod role;
 mod secret;
 mod transport;
 mod upstream;
@@ -26,21 +27,27 @@ use super::source::Finding;
 use super::tree::{Name, Node, Span};
 use super::{Charset, Config, Limits, Log, LogFormat, Naming, Sessions};
 
-/// Reads the whole file. The hash is the caller's to fill in.
+/// Reads the whole file. Its name and the hash are the caller's to fill in.
 pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -> (Config, Block) {
     let mut top = Section::open(reader, &keys::TOP, entries, Span { line: 1, column: 1, ..Span::default() });
     let listen = listen::listen(&mut top);
     let admin = listen::admin(&mut top);
+    let is_admin_named = top.has(keys::ADMIN.name);
     let demo = listen::demo(&mut top);
     listen::check_distinct(&top, listen, admin, demo);
     let naming = naming(&mut top);
     let upstreams = upstream::upstreams(&mut top, &naming);
-    let clients = client::clients(&mut top, listen, &upstreams.prefixes(&naming), &naming);
+    let prefixes = upstreams.prefixes(&naming);
+    let mut roles = role::roles(&mut top, &prefixes, &naming);
+    let clients = client::clients(&mut top, listen, &mut roles, (&prefixes, &naming));
+    let roles = roles.finish(&top);
     let config = Config {
         listen,
         admin,
+        is_admin_named,
         demo,
         upstreams: upstreams.enabled,
+        roles,
         clients,
         limits: limits(&mut top),
         naming,
@@ -55,6 +62,7 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
         server_info: identity::server_info(&mut top),
         drain_timeout: top.bounded(&keys::DRAIN_TIMEOUT).unwrap_or_default(),
         log: log(&mut top),
+        file: "".into(),
         hash: String::new(),
     };
     (config, top.finish())
@@ -64,9 +72,12 @@ fn limits(top: &mut Section<'_>) -> Limits {
     top.within(&keys::LIMITS_KEY, |limits| Limits {
         body: bytes(limits, &keys::BODY),
         message: bytes(limits, &keys::MESSAGE),
+        memory: bytes(limits, &keys::MEMORY),
+        peer_timeout: limits.bounded(&keys::PEER_TIMEOUT).unwrap_or_default(),
         connections: limits.count(&keys::CONNECTIONS).unwrap_or_default(),
         sessions: limits.count(&keys::SESSIONS_MAX).unwrap_or_default(),
         streams: limits.count(&keys::STREAMS).unwrap_or_default(),
+        pipe_calls: limits.count(&keys::PIPE_CALLS).unwrap_or_default(),
         depth: 128,
         header_timeout: limits.bounded(&keys::HEADER_TIMEOUT).unwrap_or_default(),
         body_timeout: limits.bounded(&keys::BODY_TIMEOUT).unwrap_or_default(),
@@ -75,6 +86,9 @@ fn limits(top: &mut Section<'_>) -> Limits {
         answer_timeout: limits.bounded(&keys::ANSWER_TIMEOUT).unwrap_or_default(),
         parked_calls: limits.count(&keys::PARKED_CALLS).unwrap_or_default(),
         parked_calls_per_client: limits.count(&keys::PARKED_CALLS_PER_CLIENT).unwrap_or_default(),
+        subscriptions: limits.count(&keys::SUBSCRIPTIONS).unwrap_or_default(),
+        subscriptions_per_session: limits.count(&keys::SUBSCRIPTIONS_PER_SESSION).unwrap_or_default(),
+        listed_tasks: limits.count(&keys::LISTED_TASKS).unwrap_or_default(),
         edge: edge(limits),
     })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    CallLimits, Charset, ClientConfig, Config, Filter, Http, Limits, Log, LogFormat, Naming, ServerInfo,
+    CallLimits, Charset, ClientConfig, Config, Http, Limits, Log, LogFormat, Naming, Rules, ServerInfo,
     Sessions, Transport, UpstreamConfig,
 };
 
@@ -14,8 +14,10 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
     Config {
         listen: ([127, 0, 0, 1], 0).into(),
         admin: None,
+        is_admin_named: false,
         demo: None,
         upstreams: upstreams.collect(),
+        roles: vec![],
         clients: clients.iter().map(|name| client(name)).collect(),
         limits: limits(),
         naming: Naming { separator: "__".into(), max_length: 64, charset: Charset::Strict },
@@ -32,6 +34,7 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         server_info: ServerInfo::default(),
         drain_timeout: Duration::from_secs(30),
         log: Log { format: LogFormat::Human, level: "info".into() },
+        file: "gateway.yaml".into(),
         hash: "0".repeat(16),
     }
 }
@@ -43,13 +46,11 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
         transport: Transport::Http(Http {
             url: url::Url::parse("http://127.0.0.1:9/mcp").unwrap(),
             headers: vec![],
+            kind: None,
         }),
         era: None,
         prefix: format!("{name}__"),
-        tools: Filter::default(),
-        resources: Filter::default(),
-        prompts: Filter::default(),
-        extensions: None,
+        rules: Rules::default(),
         timeout: Duration::from_secs(60),
         connect_timeout: Duration::from_secs(30),
         list_timeout: Duration::from_secs(30),
@@ -65,10 +66,8 @@ fn client(name: &str) -> ClientConfig {
         name: name.into(),
         tokens: vec![],
         is_anonymous: false,
-        tools: Filter::default(),
-        resources: Filter::default(),
-        prompts: Filter::default(),
-        extensions: None,
+        roles: vec![],
+        rules: Rules::default(),
         limits: CallLimits::default(),
     }
 }
@@ -77,10 +76,13 @@ fn limits() -> Limits {
     Limits {
         body: 16 << 20,
         message: 64 << 20,
+        memory: 512 << 20,
+        peer_timeout: Duration::from_secs(60),
         connections: 4096,
         edge: None,
         sessions: 10_000,
         streams: 1_000,
+        pipe_calls: 1_000,
         depth: 128,
         header_timeout: Duration::from_secs(10),
         body_timeout: Duration::from_secs(30),
@@ -89,5 +91,8 @@ fn limits() -> Limits {
         answer_timeout: Duration::from_secs(300),
         parked_calls: 1_000,
         parked_calls_per_client: 100,
+        subscriptions: 10_000,
+        subscriptions_per_session: 100,
+        listed_tasks: 1_000,
     }
 }

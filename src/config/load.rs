@@ -89,6 +89,7 @@ fn parse_in(
     let top = Node { span: Span::default(), value: Value::Map(entries) };
     let entries = reader.entries(&top, "the file", "a mapping").unwrap_or_default();
     let (mut config, root) = compile::compile(&reader, entries);
+    config.file = Arc::clone(&file);
     config.hash = hash(&top, &config, env);
     let source = Source::new(Arc::clone(&file), text, mask::secrets(entries));
     let findings = reader.findings.take();

@@ -57,28 +57,39 @@ impl Filter {
 }
 
 impl Pattern {
+    /// A pattern on a line of the file.
+    pub(crate) fn on_line(text: &str, line: usize) -> Self {
+        Self { text: text.into(), line }
+    }
+
     /// Its text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// The line of the file on which it stands; 0 for one that is in none.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        self.line
     }
 
     /// Whether it stands for one name only.
     #[must_use]
     pub fn is_literal(&self) -> bool {
-        !self.0.contains(['*', '?'])
+        !self.text.contains(['*', '?'])
     }
 
     /// What stands before its first wildcard.
     #[must_use]
     pub fn literal_start(&self) -> &str {
-        self.0.split(['*', '?']).next().unwrap_or_default()
+        self.text.split(['*', '?']).next().unwrap_or_default()
     }
 
     /// Whether it matches the whole name. Takes at most the product of both lengths, and no memory.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        let (mut pattern, mut rest) = (self.0.chars(), name.chars());
+        let (mut pattern, mut rest) = (self.text.chars(), name.chars());
         // Where to go on after the last `*`: the pattern behind it, and the name from where it may end next.
         let mut retry = None;
         loop {
@@ -109,15 +120,23 @@ impl Pattern {
     }
 }
 
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
+
 impl From<&str> for Pattern {
     fn from(text: &str) -> Self {
-        Self(text.into())
+        Self::on_line(text, 0)
     }
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
+        formatter.write_str(&self.text)
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::patience::Patient;
+use super::threads::Threads;
 
 /// A pause after a failed accept: out of descriptors, trying at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -32,6 +33,9 @@ const TURN_AWAY_WITHIN: Duration = Duration::from_secs(2);
 
 /// Requests that one HTTP/2 connection may have under way.
 const MAX_STREAMS: u32 = 256;
+
+/// Probes without an answer after which a silent connection is dead.
+const PROBES: u32 = 3;
 
 /// How often a silent HTTP/2 connection is asked whether it lives, and how long it may take to say so.
 const HTTP2_PING: Duration = Duration::from_secs(20);
@@ -55,17 +59,20 @@ pub(super) struct Bounds {
     pub(super) header_timeout: Duration,
     /// Time in which a client has to read something of what is written to it.
     pub(super) stall_timeout: Duration,
+    /// How long a client may give no sign of life on the level of TCP.
+    pub(super) peer_timeout: Duration,
     /// How often `tick` is called.
     pub(super) tick: Duration,
 }
 
-/// Serves with `serve` until `shutdown`; then lets what is under way end, however long that takes. Calls
-/// `tick` every now and then, from the same task.
+/// Serves with `serve` until `shutdown`; then lets what is under way end, however long that takes. Each
+/// connection is served by one of `threads`, for as long as it lasts. Calls `tick` every now and then, from the
+/// same task.
 ///
 /// Cancel safe: dropping the future ends all connections at once.
 pub(super) async fn run<S, F>(
     listener: TcpListener,
-    bounds: Bounds,
+    (bounds, threads): (Bounds, &Threads),
     serve: S,
     tick: impl Fn(),
     shutdown: CancellationToken,
@@ -91,15 +98,21 @@ pub(super) async fn run<S, F>(
         };
         // Small messages are the rule; waiting to fill a segment only adds latency.
         let _best_effort = socket.set_nodelay(true);
+        notice_death(&socket, bounds.peer_timeout);
         if connections.len() >= bounds.connections {
             if turned_away.len() < MAX_TURNED_AWAY {
                 turned_away.spawn(timeout(TURN_AWAY_WITHIN, turn_away(socket)));
             }
             continue;
         }
+        // Out of descriptors or threads, there is nothing to tell anybody with.
+        let (Ok(socket), Some(seat)) = (socket.into_std(), threads.seat()) else { continue };
         let (builder, watcher) = (builder.clone(), graceful.watcher());
         let service = with_peer(serve.clone(), peer);
-        connections.spawn(async move {
+        let runtime = seat.runtime().clone();
+        let connection = async move {
+            let _seat = seat;
+            let Ok(socket) = TcpStream::from_std(socket) else { return };
             if timeout(bounds.header_timeout, beginning(&socket)).await.is_err() {
                 return;
             }
@@ -107,10 +120,29 @@ pub(super) async fn run<S, F>(
             let connection = builder.serve_connection(TokioIo::new(socket), service).into_owned();
             // A broken connection is its client's affair.
             drop(watcher.watch(connection).await);
-        });
+        };
+        connections.spawn_on(connection, &runtime);
     }
     drop((listener, turned_away));
     graceful.shutdown().await;
+}
+
+/// Has the system close a connection whose peer is gone without a word: one that acknowledges nothing of what
+/// is sent to it, or no probe while nothing is. As far as the system can.
+fn notice_death(socket: &TcpStream, within: Duration) {
+    use rustix::net::sockopt;
+    let set = || {
+        sockopt::set_socket_keepalive(socket, true)?;
+        sockopt::set_tcp_keepidle(socket, within / 2)?;
+        sockopt::set_tcp_keepintvl(socket, (within / 6).max(Duration::from_secs(1)))?;
+        sockopt::set_tcp_keepcnt(socket, PROBES)?;
+        #[cfg(target_os = "linux")]
+        sockopt::set_tcp_user_timeout(socket, u32::try_from(within.as_millis()).unwrap_or(u32::MAX))?;
+        Ok::<_, rustix::io::Errno>(())
+    };
+    if let Err(error) = set() {
+        tracing::debug!(%error, "a connection will not notice that its peer is gone");
+    }
 }
 
 fn http_builder(header_timeout: Duration) -> auto::Builder<TokioExecutor> {

@@ -15,9 +15,9 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::stream::DISCONNECTED;
+use super::running::DISCONNECTED;
 use crate::exchange::{Answer, Call, Outcome, ResultForm};
-use crate::gateway::{Gateway, GatewayError, GatewayErrorKind};
+use crate::gateway::{Following, Gateway, GatewayError, GatewayErrorKind};
 use crate::mcp::{Body, Id, Message, Raw, Response};
 use crate::translate::input::{self, InputRequired, Question};
 use crate::wire::json;
@@ -56,6 +56,8 @@ pub(super) enum Asks {
     OnStream(Asker),
     /// Not at all.
     Never,
+    /// There are none: the call subscribes to a resource, which is kept here.
+    Follows(Arc<Following>),
 }
 
 /// The way of questions to one client and back.
@@ -117,6 +119,7 @@ impl Drop for Pending {
 pub(super) async fn carry(gateway: &Gateway, call: Call, asks: Asks) -> Result<Outcome, GatewayError> {
     match asks {
         Asks::Never => gateway.call(call).await,
+        Asks::Follows(following) => gateway.follow(call, &following).await,
         Asks::ByOutcome => {
             let capabilities = call.hop.capabilities.clone();
             let outcome = gateway.call(call).await?;

@@ -10,11 +10,15 @@ use http::header::CONTENT_LENGTH;
 use http_body::Body;
 use http_body_util::BodyExt as _;
 
+use crate::exchange::Share;
+
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyError {
     /// It is longer than the limit. HTTP 413.
     TooLarge,
+    /// There is no room for it beside the other large messages that are under way. HTTP 503.
+    NoRoom,
     /// It did not arrive in time. HTTP 408.
     Slow,
     /// It ended early, or its framing is broken. HTTP 400.
@@ -28,7 +32,7 @@ pub(super) enum BodyError {
 pub(super) async fn read<B>(
     headers: &HeaderMap,
     body: B,
-    limit: usize,
+    (limit, share): (usize, Share),
     budget: Duration,
 ) -> Result<Bytes, BodyError>
 where
@@ -38,13 +42,13 @@ where
     if declared.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limit)) {
         return Err(BodyError::TooLarge);
     }
-    match tokio::time::timeout(budget, collect(body, limit)).await {
+    match tokio::time::timeout(budget, collect(body, limit, share)).await {
         Ok(read) => read,
         Err(_elapsed) => Err(BodyError::Slow),
     }
 }
 
-async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, BodyError>
+async fn collect<B>(mut body: B, limit: usize, mut share: Share) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -56,6 +60,7 @@ where
         if first.len() + rest.len() + data.len() > limit {
             return Err(BodyError::TooLarge);
         }
+        share.resize(first.len() + rest.len() + data.len()).map_err(|_| BodyError::NoRoom)?;
         // Most bodies come in one piece, which then is kept as it is.
         match (first.is_empty(), rest.is_empty()) {
             (true, true) => first = data,
@@ -67,7 +72,7 @@ where
             (true, false) => rest.extend_from_slice(&data),
         }
     }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
+    Ok(share.keep(if rest.is_empty() { first } else { rest.freeze() }))
 }
 
 #[cfg(test)]
@@ -81,6 +86,10 @@ mod tests {
 
     use super::*;
 
+    fn bound(limit: usize) -> (usize, Share) {
+        (limit, crate::exchange::Budget::new(usize::MAX).share())
+    }
+
     const BUDGET: Duration = Duration::from_secs(5);
 
     fn chunks(chunks: &'static [&'static [u8]]) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
@@ -91,7 +100,7 @@ mod tests {
     async fn any_split_gives_the_same_body() {
         const SPLITS: [&[&[u8]]; 3] = [&[b"", b"abc", b"", b"def"], &[b"abcdef"], &[b"a", b"bcde", b"f"]];
         for parts in SPLITS {
-            let read = read(&HeaderMap::new(), chunks(parts), 6, BUDGET).await;
+            let read = read(&HeaderMap::new(), chunks(parts), bound(6), BUDGET).await;
             assert_eq!(read, Ok(Bytes::from_static(b"abcdef")), "{parts:?}");
         }
     }
@@ -100,14 +109,14 @@ mod tests {
     async fn the_limit_holds_for_declared_and_for_streamed_bodies() {
         let long = HeaderMap::from_iter([(CONTENT_LENGTH, HeaderValue::from_static("7"))]);
         let unread = Full::new(Bytes::from_static(b"x"));
-        assert_eq!(read(&long, unread, 6, BUDGET).await, Err(BodyError::TooLarge));
-        let streamed = read(&HeaderMap::new(), chunks(&[b"abc", b"defg"]), 6, BUDGET).await;
+        assert_eq!(read(&long, unread, bound(6), BUDGET).await, Err(BodyError::TooLarge));
+        let streamed = read(&HeaderMap::new(), chunks(&[b"abc", b"defg"]), bound(6), BUDGET).await;
         assert_eq!(streamed, Err(BodyError::TooLarge));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_stalls_is_given_up() {
         let stalled = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
-        assert_eq!(read(&HeaderMap::new(), stalled, 6, BUDGET).await, Err(BodyError::Slow));
+        assert_eq!(read(&HeaderMap::new(), stalled, bound(6), BUDGET).await, Err(BodyError::Slow));
     }
 }

@@ -18,12 +18,13 @@ use super::level::Logs;
 use super::listening::{Listening, Place, Streams};
 use super::media::single;
 use super::reply::{Asked, ErrorBody, Reply};
+use super::sse::Connections;
 use crate::auth::Authenticator;
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
 use crate::gateway::{EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
 use crate::mcp::{Code, Era, Id, ListKind, Method, Raw, Request};
 use crate::seal::SealError;
-use crate::telemetry::StreamKind;
+use crate::telemetry::{ClientRefused, StreamKind};
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers::SESSION_ID;
 
@@ -35,6 +36,8 @@ pub(super) struct Endpoint {
     pub(super) in_flight: Arc<InFlight>,
     pub(super) questions: Arc<Questions>,
     pub(super) streams: Arc<Streams>,
+    /// Open connections over HTTP+SSE.
+    pub(super) connections: Connections,
     /// What the gateway calls itself.
     pub(super) identity: Identity,
     /// Cancelled when the gateway stops: streams that stay open end then.
@@ -120,6 +123,7 @@ impl Endpoint {
             in_flight: Arc::default(),
             questions: Arc::default(),
             streams: Arc::default(),
+            connections: Connections::default(),
             identity: Identity::new(&config.server_info),
             closing,
             abandoned: TaskTracker::new(),
@@ -134,6 +138,13 @@ impl Endpoint {
         }
         let found = single(headers, SESSION_ID).and_then(|id| self.sessions.find(id, &caller.principal.name));
         found.map_or(Presented::Unknown, Presented::Live)
+    }
+
+    /// Logs and counts a reply if it is a refusal.
+    pub(super) fn note(&self, reply: &Reply) {
+        if let Some(reason) = &reply.refusal {
+            ClientRefused { status: reply.status.as_u16(), reason }.emit(self.gateway.metrics());
+        }
     }
 
     /// A place for one more stream of this caller that stays open.
@@ -161,6 +172,9 @@ impl Endpoint {
         let (sink, events) = EventSink::new();
         let (stream, questions) = mpsc::channel(1);
         let asks = match (era, &session, asking) {
+            (Era::Legacy, Some(session), _) if method == Method::ResourcesSubscribe => {
+                Asks::Follows(Arc::clone(session.following()))
+            }
             (Era::Modern, _, _) => Asks::ByOutcome,
             (Era::Legacy, Some(session), Asking::Possible) => Asks::OnStream(Asker {
                 questions: Arc::clone(&self.questions),

@@ -20,7 +20,7 @@ use super::http::Door;
 use crate::config::{Config, for_test};
 use crate::exchange::{Answer, Call, Cancel, Event, EventKind, Outcome, ResultForm};
 use crate::gateway::{
-    AdmittedCall, Gateway, GatewayError, GatewayErrorKind, Health, List, Listed, Offer, Upstream,
+    AdmittedCall, Followed, Gateway, GatewayError, GatewayErrorKind, Health, List, Listed, Offer, Upstream,
 };
 use crate::mcp::{Message, PerKind, Raw};
 use crate::telemetry::Metrics;
@@ -33,6 +33,7 @@ const TOOLS: [&str; 9] = ["echo", "talk", "slow", "late", "asks", "fails", "abse
 pub(super) struct Scripted {
     name: Arc<str>,
     offer: watch::Sender<Arc<Offer>>,
+    followed: Arc<Followed>,
     /// Why calls were dropped before their end.
     pub(super) dropped: Arc<Mutex<Vec<Option<String>>>>,
     /// The calls that arrived.
@@ -60,6 +61,10 @@ impl Upstream for Scripted {
 
     fn offer(&self) -> watch::Receiver<Arc<Offer>> {
         self.offer.subscribe()
+    }
+
+    fn followed(&self) -> &Arc<Followed> {
+        &self.followed
     }
 
     fn call(&self, call: AdmittedCall) -> BoxFuture<'_, Result<Outcome, GatewayError>> {
@@ -171,6 +176,7 @@ impl Bench {
         let upstream = Arc::new(Scripted {
             name: "up".into(),
             offer: watch::Sender::new(Arc::new(offer)),
+            followed: Arc::default(),
             dropped: Arc::default(),
             calls: Mutex::default(),
         });

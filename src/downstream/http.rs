@@ -30,10 +30,11 @@ use super::listening::Listening;
 use super::media::{self, Accepts};
 use super::reply::{ErrorBody, Reply};
 use super::site::Site;
-use super::{legacy, post, stream};
+use super::threads::Threads;
+use super::{legacy, post, sse, stream};
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
-use crate::telemetry::{ClientRefused, StreamKind};
+use crate::telemetry::StreamKind;
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
 
@@ -44,7 +45,7 @@ const RETRY_CONNECTION: HeaderValue = HeaderValue::from_static("1");
 /// may take is the caller's business: dropping the future closes all connections at once.
 ///
 /// # Errors
-/// If the listener has no address, or the system no randomness for session ids.
+/// If the listener has no address, or the system no randomness for session ids, or no threads.
 pub async fn serve(
     listener: TcpListener,
     gateway: Arc<Gateway>,
@@ -57,12 +58,14 @@ pub async fn serve(
         connections: config.limits.connections,
         header_timeout: config.limits.header_timeout,
         stall_timeout: config.limits.body_timeout,
+        peer_timeout: config.limits.peer_timeout,
         tick: (config.sessions.idle_timeout / 2).clamp(Duration::from_millis(100), Duration::from_secs(30)),
     };
     let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
     let serve = move |request| door.clone().enter(request);
     let sessions = Arc::clone(&endpoint);
-    accept::run(listener, bounds, serve, move || sessions.sessions.sweep(), shutdown).await;
+    let threads = Threads::start()?;
+    accept::run(listener, (bounds, &threads), serve, move || sessions.sessions.sweep(), shutdown).await;
     endpoint.abandoned.close();
     endpoint.abandoned.wait().await;
     Ok(())
@@ -133,6 +136,9 @@ fn router(endpoint: Arc<Endpoint>) -> Router {
     Router::new()
         .route("/mcp", any(mcp))
         .route("/mcp/", any(mcp))
+        .route("/sse", any(old_stream))
+        .route("/sse/", any(old_stream))
+        .route(sse::MESSAGES, any(old_message))
         .route("/healthz", any(healthz))
         .fallback(elsewhere)
         .layer(CatchPanicLayer::custom(panicked))
@@ -157,12 +163,10 @@ fn panicked(_payload: Box<dyn Any + Send + 'static>) -> Response {
 
 /// Writes a reply in a type that the client takes, and logs it if it is a refusal.
 pub(super) fn answer(endpoint: &Endpoint, reply: Reply, accepts: Accepts) -> Response {
-    if let Some(reason) = &reply.refusal {
-        ClientRefused { status: reply.status.as_u16(), reason }.emit(endpoint.gateway.metrics());
-    }
+    endpoint.note(&reply);
     match accepts.takes_json() || reply.body.is_empty() {
         true => stream::respond(reply),
-        false => stream::one_event(reply),
+        false => stream::one_event(reply, endpoint.gateway.metrics().budget()),
     }
 }
 
@@ -199,6 +203,35 @@ fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
         None => EdgeCaller::Client(principal.client),
     };
     Ok(Caller { principal, edge })
+}
+
+/// HTTP+SSE: the stream that is a connection.
+async fn old_stream(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    let (parts, _body) = request.into_parts();
+    let opened = match (parts.method == Verb::GET, caller(&endpoint, &parts)) {
+        (_, Err(refusal)) => Err(refusal),
+        (true, Ok(caller)) => sse::open(&endpoint, &caller, &parts.headers),
+        (false, Ok(_)) => Err(only(Verb::GET, "GET opens a stream of HTTP+SSE; Streamable HTTP is at /mcp")),
+    };
+    opened.unwrap_or_else(|refusal| answer(&endpoint, refusal, Accepts::Both))
+}
+
+/// HTTP+SSE: a message for a connection.
+async fn old_message(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let reply = match (parts.method == Verb::POST, caller(&endpoint, &parts)) {
+        (_, Err(refusal)) => refusal,
+        (true, Ok(caller)) => sse::take(&endpoint, &caller, &parts, body).await,
+        (false, Ok(_)) => only(Verb::POST, "messages of HTTP+SSE come as POSTs"),
+    };
+    answer(&endpoint, reply, Accepts::Both)
+}
+
+/// The refusal of another method than the one that there is. It is what clients that try transports wait for.
+fn only(verb: Verb, text: &'static str) -> Reply {
+    let refusal = Reply::transport(StatusCode::METHOD_NOT_ALLOWED, text);
+    let allowed = HeaderValue::from_str(verb.as_str()).unwrap_or(ALLOWED);
+    Reply { refusal: None, ..refusal }.header(ALLOW, allowed)
 }
 
 fn not_allowed() -> Reply {
@@ -263,7 +296,14 @@ pub(super) async fn read(
         return Err(Reply::transport(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     let limits = &endpoint.gateway.config().limits;
-    body::read(headers, body, limits.body, limits.body_timeout).await.map_err(|error| match error {
+    let share = endpoint.gateway.metrics().budget().share();
+    let read = body::read(headers, body, (limits.body, share), limits.body_timeout).await;
+    read.map_err(|error| match error {
+        BodyError::NoRoom => Reply::transport(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many large messages are under way (`limits.memory`); try again in a moment",
+        )
+        .header(RETRY_AFTER, RETRY_CONNECTION),
         BodyError::TooLarge => Reply::transport(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("the body is longer than {} bytes (`limits.body`)", limits.body),

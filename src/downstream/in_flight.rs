@@ -10,7 +10,7 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 
 use crate::exchange::Cancel;
-use crate::mcp::Id;
+use crate::mcp::{Id, Notification};
 
 /// Within what an id of a client is its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,16 +49,28 @@ impl InFlight {
         Flight { all: Arc::clone(self), key, serial }
     }
 
+    /// Cancels the call that a `notifications/cancelled` names; no other notification means anything. Says
+    /// whether there was such a call.
+    pub(super) fn notice(&self, scope: Scope, notification: &Notification) -> bool {
+        if &*notification.method != "notifications/cancelled" {
+            return false;
+        }
+        let id = notification.param("requestId").and_then(|raw| Id::from_text(raw.bytes().clone()));
+        let reason = notification.param_string("reason");
+        id.is_some_and(|id| self.cancel(scope, id, reason.as_deref().unwrap_or("cancelled by the client")))
+    }
+
     /// Cancels the call with this id. Does nothing where there is none any more, or where several have the
     /// id: which one is meant cannot be known, and a wrong one must not end.
-    pub(super) fn cancel(&self, scope: Scope, id: Id, reason: &str) {
+    fn cancel(&self, scope: Scope, id: Id, reason: &str) -> bool {
         let meant = self.calls.get(&(scope, id)).and_then(|calls| match calls.as_slice() {
             [(_, cancel)] => Some(cancel.clone()),
             _ => None,
         });
-        if let Some(cancel) = meant {
-            cancel.cancel(reason);
+        if let Some(cancel) = &meant {
+            cancel.withdraw(reason);
         }
+        meant.is_some()
     }
 }
 
@@ -100,8 +112,8 @@ mod tests {
             .zip(&cancels)
             .map(|((scope, id), cancel)| all.enter(scope, id, cancel.clone()))
             .collect();
-        all.cancel(session("a"), id("\"1\""), "enough");
-        all.cancel(session("c"), id("1"), "nobody");
+        assert!(all.cancel(session("a"), id("\"1\""), "enough"));
+        assert!(!all.cancel(session("c"), id("1"), "nobody"));
         let reasons: Vec<_> = cancels.iter().map(Cancel::reason).collect();
         assert_eq!(reasons, [None, Some("enough"), None, None]);
         drop(flights);
@@ -114,10 +126,10 @@ mod tests {
         let (first, second) = (Cancel::default(), Cancel::default());
         let one = all.enter(session("a"), id("1"), first.clone());
         let two = all.enter(session("a"), id("1"), second.clone());
-        all.cancel(session("a"), id("1"), "which?");
+        assert!(!all.cancel(session("a"), id("1"), "which?"));
         assert_eq!((first.reason(), second.reason()), (None, None));
         drop(one);
-        all.cancel(session("a"), id("1"), "this one");
+        assert!(all.cancel(session("a"), id("1"), "this one"));
         assert_eq!((first.reason(), second.reason()), (None, Some("this one")));
         drop(two);
     }

@@ -8,9 +8,7 @@ use super::endpoint::{Caller, Endpoint, Step, Terms, quoted};
 use super::legacy_session::SessionUse;
 use super::level::{Level, Logs};
 use super::reply::{Asked, ErrorBody, Reply, object, reply};
-use crate::mcp::{
-    Code, Era, Id, ListKind, Message, Method, Notification, ProtocolVersion, Request, Routing, TaskMode,
-};
+use crate::mcp::{Code, Era, ListKind, Message, Method, ProtocolVersion, Request, Routing, TaskMode};
 use crate::telemetry::ClientRefused;
 use crate::translate::from_legacy::{self, Asking, Handshake};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
@@ -43,7 +41,8 @@ pub(super) fn serve(
     let request = match message {
         Message::Request(request) => request,
         Message::Notification(notification) => {
-            notice(endpoint, caller, session, &notification);
+            // One that names no call comes too late, which is nobody's fault.
+            let _is_known = endpoint.in_flight.notice(caller.scope(session), &notification);
             return Step::Done(Reply::accepted());
         }
         Message::Response(response) => {
@@ -59,14 +58,16 @@ pub(super) fn serve(
         Some((Method::Initialize, _)) => Step::Done(initialize(endpoint, caller, &request)),
         Some((Method::Ping, _)) => Step::Done(Reply::result(&request.id, object(&[]))),
         Some((Method::SetLevel, _)) => Step::Done(set_level(session, &request)),
+        Some((Method::ResourcesUnsubscribe, _)) => Step::Done(unsubscribe(session, &request)),
+        Some((Method::ResourcesSubscribe, _)) if session.is_none() => Step::Done(sessionless(&request)),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
         Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference | Routing::Extension)) => {
             call(endpoint, caller, session, (method, request, asking))
         }
-        Some((method, Routing::Task)) if has_tasks(endpoint, session, method) => {
+        Some((method, Routing::Task | Routing::Tasks)) if has_tasks(endpoint, session, method) => {
             call(endpoint, caller, session, (method, request, asking))
         }
-        Some((_, Routing::Local | Routing::Task)) | None => Step::Done(unknown(&request)),
+        Some((_, Routing::Local | Routing::Task | Routing::Tasks)) | None => Step::Done(unknown(&request)),
     }
 }
 
@@ -114,18 +115,6 @@ fn initialize(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply 
     }
 }
 
-fn notice(endpoint: &Endpoint, caller: &Caller, session: Option<&SessionUse>, notification: &Notification) {
-    if &*notification.method != "notifications/cancelled" {
-        return;
-    }
-    let id = notification.param("requestId").and_then(|raw| Id::from_text(raw.bytes().clone()));
-    let reason = notification.param_string("reason");
-    if let Some(id) = id {
-        let reason = reason.as_deref().unwrap_or("cancelled by the client");
-        endpoint.in_flight.cancel(caller.scope(session), id, reason);
-    }
-}
-
 fn set_level(session: Option<&SessionUse>, request: &Request) -> Reply {
     let Some(level) = request.param("level").as_ref().and_then(Level::read) else {
         let text = format!("`params.level` must be one of {}", Level::NAMES);
@@ -136,6 +125,25 @@ fn set_level(session: Option<&SessionUse>, request: &Request) -> Reply {
         session.set_level(level);
     }
     Reply::result(&request.id, object(&[]))
+}
+
+/// The answer is the same whatever the URI: it does not tell who has it.
+fn unsubscribe(session: Option<&SessionUse>, request: &Request) -> Reply {
+    let Some(uri) = request.param_string("uri") else {
+        let error = ErrorBody::new(Code::InvalidParams, "`params.uri` must be a string");
+        return Reply::error(Era::Legacy, &request.id, &error);
+    };
+    if let Some(session) = session {
+        session.following().leave(&uri);
+    }
+    Reply::result(&request.id, object(&[]))
+}
+
+/// Without a session there is no stream on which anything could be told.
+fn sessionless(request: &Request) -> Reply {
+    let text =
+        "a subscription belongs to a session; send `initialize`, and its Mcp-Session-Id with every request";
+    Reply::error(Era::Legacy, &request.id, &ErrorBody::new(Code::InvalidRequest, text))
 }
 
 fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request) -> Reply {

@@ -16,9 +16,10 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::departed::Departed;
 use super::level::Level;
 use crate::config::Config;
-use crate::gateway::Seen;
+use crate::gateway::{Following, Seen};
 use crate::mcp::{ObjectView, ProtocolVersion, Raw};
 use crate::seal::{Purpose, SealError, Sealer};
 use crate::telemetry::{Metrics, SessionClosed, SessionOpened};
@@ -42,9 +43,13 @@ pub(super) struct Session {
     level: Mutex<Option<Level>>,
     /// What it was told of the lists.
     seen: Mutex<Option<Seen>>,
+    /// The resources that it follows.
+    following: Arc<Following>,
     /// Ends its stream, if one is open.
     stream: Mutex<CancellationToken>,
     ended: CancellationToken,
+    /// When its id was given out.
+    issued_ms: u64,
     last_use_ms: AtomicU64,
     users: AtomicUsize,
 }
@@ -60,8 +65,8 @@ pub(super) struct SessionUse {
 pub(super) struct SessionTable {
     sealer: Sealer,
     live: DashMap<Arc<str>, Arc<Session>>,
-    /// Ids that have ended before their time, with the time when they would be refused anyway.
-    ended: DashMap<Arc<str>, u64>,
+    /// Those that are no longer in memory.
+    departed: Departed,
     most: usize,
     idle_ms: u64,
     clock: Clock,
@@ -96,7 +101,7 @@ impl SessionTable {
         Ok(Self {
             sealer: Sealer::new(&config.sessions, Purpose::Session)?,
             live: DashMap::new(),
-            ended: DashMap::new(),
+            departed: Departed::new(config.limits.sessions, millis(config.sessions.idle_timeout)),
             most: config.limits.sessions,
             idle_ms: millis(config.sessions.idle_timeout),
             clock: Clock::new(),
@@ -157,11 +162,8 @@ impl SessionTable {
 
     /// What an id says that another replica gave out, or whose state had to make room here.
     fn unseal(&self, id: &str, principal: &str, now: u64) -> Option<Session> {
-        if self.ended.contains_key(id) {
-            return None;
-        }
         let opened = self.sealer.open(id)?;
-        if now.saturating_sub(opened.issued_ms) > self.idle_ms {
+        if !self.departed.is_alive(id, opened.issued_ms, now) {
             return None;
         }
         let sealed: Sealed<'_> = serde_json::from_slice(&opened.content).ok()?;
@@ -170,19 +172,18 @@ impl SessionTable {
             Handshake { client_info: sealed.client.map(raw), capabilities: sealed.capabilities.map(raw) };
         let version = ProtocolVersion::known(&sealed.version)?;
         let is_owner = sealed.principal == principal;
-        is_owner.then(|| Session::new(id.into(), principal.into(), version, handshake, now))
+        is_owner.then(|| {
+            let session = Session::new(id.into(), principal.into(), version, handshake, now);
+            Session { issued_ms: opened.issued_ms, ..session }
+        })
     }
 
     /// Ends a session; its id is unknown from now on.
     pub(super) fn end(&self, session: &SessionUse) {
         let now = self.clock.now_ms();
-        if self.ended.len() >= self.most {
-            self.ended.retain(|_, until| *until > now);
-        }
-        if self.ended.len() < self.most {
-            self.ended.insert(Arc::clone(&session.id), now.saturating_add(self.idle_ms));
-        }
+        self.departed.end(&session.id, session.issued_ms, now);
         session.ended.cancel();
+        session.following.clear();
         if self.live.remove(&session.id).is_some() {
             self.closed("deleted by its client");
         }
@@ -191,7 +192,7 @@ impl SessionTable {
     /// Forgets what is idle. To be called every now and then.
     pub(super) fn sweep(&self) {
         let now = self.clock.now_ms();
-        self.ended.retain(|_, until| *until > now);
+        self.departed.sweep(now);
         let idle: Vec<_> = self
             .live
             .iter()
@@ -219,13 +220,14 @@ impl SessionTable {
             Arc::new(session)
         }));
         if is_new {
+            self.departed.bring_back(&kept.id);
             SessionOpened { client: &kept.principal, version: kept.version.as_str() }.emit(&self.metrics);
         }
         kept
     }
 
     /// Drops the state of the session that has not been used for the longest time. Its id still says what
-    /// was agreed on, so its client loses no more than its log level.
+    /// was agreed on, and when it was used last is remembered, so its client loses no more than its log level.
     fn make_room(&self) {
         self.sweep();
         if self.live.len() < self.most {
@@ -234,7 +236,9 @@ impl SessionTable {
         let unused = self.live.iter().filter(|entry| entry.users.load(Ordering::Acquire) == 0);
         let oldest = unused.min_by_key(|entry| entry.last_use_ms.load(Ordering::Acquire));
         let Some(id) = oldest.map(|entry| Arc::clone(entry.key())) else { return };
-        if self.live.remove(&id).is_some() {
+        if let Some((id, session)) = self.live.remove(&id) {
+            let last_use = session.last_use_ms.load(Ordering::Acquire);
+            self.departed.crowd_out(&id, last_use, self.clock.now_ms());
             self.closed("made room for another");
         }
     }
@@ -259,8 +263,10 @@ impl Session {
             handshake,
             level: Mutex::default(),
             seen: Mutex::default(),
+            following: Arc::default(),
             stream: Mutex::default(),
             ended: CancellationToken::new(),
+            issued_ms: now,
             last_use_ms: AtomicU64::new(now),
             users: AtomicUsize::new(0),
         }
@@ -290,6 +296,11 @@ impl Session {
         let mut open = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *open, stream.clone()).cancel();
         stream
+    }
+
+    /// The resources that it follows.
+    pub(super) fn following(&self) -> &Arc<Following> {
+        &self.following
     }
 
     /// What the client was told of the lists, if that is known here.

@@ -15,15 +15,17 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::{Caller, Endpoint, quoted};
+use super::filter::Filter;
 use super::legacy_session::SessionUse;
 use super::reply::{Reply, object};
 use super::stream::{KEEP_ALIVE, event_stream};
-use crate::gateway::{Change, EdgeCaller, Watch};
+use crate::gateway::{Change, EdgeCaller, Following, Watch};
 use crate::mcp::{Id, ListKind, key};
 use crate::telemetry::{Metrics, OpenStream, StreamKind};
 use crate::wire::sse;
@@ -74,8 +76,8 @@ impl Drop for Place {
 pub(super) struct Listening {
     watch: Watch,
     voice: Voice,
-    /// What is sent at once.
-    opening: Option<Bytes>,
+    /// What is sent first, as soon as it is there.
+    opening: Option<BoxFuture<'static, Piece>>,
     keep_alive: Duration,
     /// `Implementation` of the gateway.
     server_info: Bytes,
@@ -84,6 +86,13 @@ pub(super) struct Listening {
     closing: CancellationToken,
     is_over: bool,
     _place: Place,
+}
+
+/// What is sent on a stream that stays open.
+pub(super) enum Piece {
+    Message(Bytes),
+    /// Nothing, but that the stream lives.
+    Silence,
 }
 
 /// On whose behalf a stream speaks.
@@ -96,6 +105,8 @@ enum Voice {
 
 /// What comes next on a stream.
 enum Next {
+    /// What it begins with.
+    Opening(Piece),
     Change(Change),
     Silence,
     /// The gateway stops.
@@ -109,23 +120,36 @@ impl Listening {
     /// the session was told last.
     pub(super) fn session(endpoint: &Endpoint, caller: &Caller, session: &SessionUse, place: Place) -> Self {
         let kept = session.open_stream();
-        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen());
-        Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), KEEP_ALIVE), place)
+        let following = Arc::clone(session.following());
+        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen(), following);
+        let opening = Box::pin(std::future::ready(Piece::Silence));
+        Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), opening), place)
     }
 
-    /// A subscription to changes of `kinds`. It begins with the acknowledgement.
+    /// A subscription to what `filter` names. It begins with the acknowledgement, once it is known what is told.
     pub(super) fn subscription(
         endpoint: &Endpoint,
         caller: &Caller,
-        (id, kinds): (Id, &[ListKind]),
+        (id, filter): (Id, Filter),
         place: Place,
     ) -> Self {
-        let watch = endpoint.gateway.watch(&caller.principal, kinds, None);
-        let opening = sse::write_event(None, None, &acknowledgement(&id, kinds));
+        let following: Arc<Following> = Arc::default();
+        let watch = endpoint.gateway.watch(&caller.principal, &filter.kinds, None, Arc::clone(&following));
+        let (gateway, principal) = (Arc::clone(&endpoint.gateway), caller.principal.clone());
+        let subscription = id.clone();
+        let opening = Box::pin(async move {
+            let honoured = filter.settle(&gateway, &principal, &following).await;
+            Piece::Message(acknowledgement(&subscription, &honoured))
+        });
         Self::new(endpoint, watch, (Voice::Subscription(id), opening), place)
     }
 
-    fn new(endpoint: &Endpoint, watch: Watch, (voice, opening): (Voice, Bytes), place: Place) -> Self {
+    fn new(
+        endpoint: &Endpoint,
+        watch: Watch,
+        (voice, opening): (Voice, BoxFuture<'static, Piece>),
+        place: Place,
+    ) -> Self {
         Self {
             watch,
             voice,
@@ -142,57 +166,69 @@ impl Listening {
     /// The stream as a response.
     pub(super) fn into_response(self) -> Response {
         let frames = stream::unfold(self, |mut listening| async move {
-            let frame = listening.frame().await?;
+            let frame = match listening.next().await? {
+                Piece::Message(message) => sse::write_event(None, None, &message),
+                Piece::Silence => KEEP_ALIVE,
+            };
             Some((Ok::<_, Infallible>(frame), listening))
         });
         event_stream(Body::from_stream(frames))
     }
 
     /// The next piece of the stream; `None` at its end. Cancel safe.
-    async fn frame(&mut self) -> Option<Bytes> {
+    pub(super) async fn next(&mut self) -> Option<Piece> {
         if self.is_over {
             return None;
         }
-        let frame = match self.opening.take() {
-            Some(opening) => opening,
-            None => match self.next().await {
-                Next::Silence => KEEP_ALIVE,
-                Next::Change(change) => self.tell(change),
-                Next::Ended => return None,
-                Next::Closing => {
-                    self.is_over = true;
-                    sse::write_event(None, None, &self.farewell()?)
-                }
-            },
+        let piece = match self.wait().await {
+            Next::Opening(opening) => {
+                self.opening = None;
+                opening
+            }
+            Next::Silence => Piece::Silence,
+            Next::Change(change) => Piece::Message(self.tell(change)),
+            Next::Ended => return None,
+            Next::Closing => {
+                self.is_over = true;
+                Piece::Message(self.farewell()?)
+            }
         };
         self.quiet_until = Instant::now().checked_add(self.keep_alive);
-        Some(frame)
+        Some(piece)
     }
 
-    async fn next(&mut self) -> Next {
+    async fn wait(&mut self) -> Next {
         let ended = match &self.voice {
             Voice::Session(_, kept) => Some(kept),
             Voice::Subscription(_) => None,
         };
+        let is_opening = self.opening.is_some();
         tokio::select! {
             biased;
             () = self.closing.cancelled() => Next::Closing,
             () = cancelled(ended) => Next::Ended,
-            change = self.watch.next() => Next::Change(change),
+            opening = opened(&mut self.opening), if is_opening => Next::Opening(opening),
+            change = self.watch.next(), if !is_opening => Next::Change(change),
             () = until(self.quiet_until) => Next::Silence,
         }
     }
 
     fn tell(&self, change: Change) -> Bytes {
-        let Change::List(kind) = change;
-        let params = match &self.voice {
+        let meta = match &self.voice {
             Voice::Session(session, _) => {
                 session.set_seen(self.watch.seen().clone());
                 None
             }
-            Voice::Subscription(id) => Some(object(&[("_meta", Some(tag(id, None)))])),
+            Voice::Subscription(id) => Some(tag(id, None)),
         };
-        sse::write_event(None, None, &notification(kind.changed(), params))
+        let (method, uri) = match change {
+            Change::List(kind) => (kind.changed(), None),
+            Change::Resource(uri) => ("notifications/resources/updated", Some(quoted(&uri))),
+        };
+        let params = [("_meta", meta), ("uri", uri)];
+        let has_params = params.iter().any(|(_, value)| value.is_some());
+        let params = has_params.then(|| object(&params));
+        notification(method, params)
     }
 
     /// What is said when the gateway stops: a subscription ends with its result.
@@ -211,6 +247,14 @@ impl Listening {
 async fn cancelled(token: Option<&CancellationToken>) {
     match token {
         Some(token) => token.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for what a stream begins with; for ever where that was sent.
+async fn opened(opening: &mut Option<BoxFuture<'static, Piece>>) -> Piece {
+    match opening {
+        Some(opening) => opening.await,
         None => std::future::pending().await,
     }
 }
@@ -235,11 +279,8 @@ fn tag(id: &Id, server_info: Option<Bytes>) -> Bytes {
     object(&[(key::SUBSCRIPTION_ID, Some(id.bytes().clone())), (key::SERVER_INFO, server_info)])
 }
 
-fn acknowledgement(id: &Id, kinds: &[ListKind]) -> Bytes {
-    let mut honoured: Vec<_> =
-        kinds.iter().map(|kind| (kind.filter(), Some(Bytes::from_static(b"true")))).collect();
-    honoured.dedup();
-    let params = object(&[("_meta", Some(tag(id, None))), ("notifications", Some(object(&honoured)))]);
+fn acknowledgement(id: &Id, honoured: &Filter) -> Bytes {
+    let params = object(&[("_meta", Some(tag(id, None))), ("notifications", Some(honoured.write()))]);
     notification("notifications/subscriptions/acknowledged", Some(params))
 }
 

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 
 use super::endpoint::{Caller, Endpoint, Step, Terms, quoted};
+use super::filter::Filter;
 use super::level::{Level, Logs};
 use super::listening::Listening;
 use super::media::{Accepts, single};
@@ -35,11 +36,16 @@ pub(super) fn supported() -> serde_json::Value {
     newest_first().map(ProtocolVersion::as_str).collect::<Vec<_>>().into()
 }
 
-/// Serves one message. Its era is modern.
-pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, message: Message) -> Step {
+/// Serves one message. Its era is modern. On a pipe there are no `headers`.
+pub(super) fn serve(
+    endpoint: &Endpoint,
+    caller: &Caller,
+    headers: Option<&HeaderMap>,
+    message: Message,
+) -> Step {
     let request = match message {
         Message::Request(request) => request,
-        // No notification means anything over HTTP: closing the stream is what cancels.
+        // No notification means anything here: over HTTP, closing the stream is what cancels.
         Message::Notification(_) | Message::Response(_) => return Step::Done(Reply::accepted()),
     };
     let hop = match check(headers, &request) {
@@ -56,6 +62,8 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
         }
         Some((Method::Listen, _)) => listen(endpoint, caller, headers, request),
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
+        // Only sessions have it.
+        Some((Method::ResourcesSubscribe, _)) => Step::Done(unknown(&request)),
         Some((method, Routing::Task)) if has_tasks(endpoint, method) => match hop.tasks {
             Some(_) => call(endpoint, caller, (method, request, hop)),
             None => Step::Done(Reply::error(Era::Modern, &request.id, &missing_tasks())),
@@ -66,11 +74,13 @@ pub(super) fn serve(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, m
             }
             call(endpoint, caller, (method, request, hop))
         }
-        Some((_, Routing::Local | Routing::Task)) | None => {
-            let error = ErrorBody::new(Code::MethodNotFound, format!("Method not found: {}", request.method));
-            Step::Done(Reply::error(Era::Modern, &request.id, &error))
-        }
+        Some((_, Routing::Local | Routing::Task | Routing::Tasks)) | None => Step::Done(unknown(&request)),
     }
+}
+
+fn unknown(request: &Request) -> Reply {
+    let error = ErrorBody::new(Code::MethodNotFound, format!("Method not found: {}", request.method));
+    Reply::error(Era::Modern, &request.id, &error)
 }
 
 fn call(endpoint: &Endpoint, caller: &Caller, (method, request, hop): (Method, Request, Hop)) -> Step {
@@ -99,7 +109,7 @@ fn missing_tasks() -> ErrorBody {
 }
 
 /// Checks what each request must carry, and that headers and body agree.
-fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
+fn check(headers: Option<&HeaderMap>, request: &Request) -> Result<Hop, ErrorBody> {
     let malformed = |text: String| ErrorBody::new(Code::InvalidParams, text);
     let required = |key: &str| {
         request
@@ -121,15 +131,19 @@ fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
     if log_level.as_ref().is_some_and(|raw| Level::read(raw).is_none()) {
         return Err(malformed(format!("{:?} must be one of {}", key::LOG_LEVEL, Level::NAMES)));
     }
-    agree(headers, headers::PROTOCOL_VERSION, &version, Encoding::Plain)?;
+    if let Some(headers) = headers {
+        agree(headers, headers::PROTOCOL_VERSION, &version, Encoding::Plain)?;
+    }
     if ProtocolVersion::known(&version).is_none_or(|version| version.era() != Era::Modern) {
         let text = format!("Unsupported protocol version: {version}");
         return Err(ErrorBody::new(Code::UnsupportedVersion, text)
             .with_data(json!({"supported": supported(), "requested": version})));
     }
-    agree(headers, headers::METHOD, &request.method, Encoding::Plain)?;
-    if let Some(name) = named(request) {
-        agree(headers, headers::NAME, &name, Encoding::Marked)?;
+    if let Some(headers) = headers {
+        agree(headers, headers::METHOD, &request.method, Encoding::Plain)?;
+        if let Some(name) = named(request) {
+            agree(headers, headers::NAME, &name, Encoding::Marked)?;
+        }
     }
     let tasks = extension::declares(&capabilities, extension::TASKS).then_some(TaskMode::ByServer);
     let (capabilities, progress_token) = (Some(capabilities), request.meta(key::PROGRESS_TOKEN));
@@ -138,12 +152,17 @@ fn check(headers: &HeaderMap, request: &Request) -> Result<Hop, ErrorBody> {
 
 /// What `Mcp-Name` has to say.
 fn named(request: &Request) -> Option<String> {
-    let method = Method::known(&request.method)?;
+    let method = Method::known(&request.method).filter(|method| *method != Method::ResourcesSubscribe)?;
     match method.routing() {
         Routing::Name(_) => request.param_string("name"),
         Routing::Uri => request.param_string("uri"),
         Routing::Task if method.has_tasks(TaskMode::ByServer) => request.param_string(task::TASK_ID),
-        Routing::Task | Routing::Reference | Routing::List(_) | Routing::Local | Routing::Extension => None,
+        Routing::Task
+        | Routing::Tasks
+        | Routing::Reference
+        | Routing::List(_)
+        | Routing::Local
+        | Routing::Extension => None,
     }
 }
 
@@ -192,12 +211,10 @@ fn is_same_integer(said: &str, body: &str) -> bool {
 fn check_mirrored(
     endpoint: &Endpoint,
     caller: &Caller,
-    headers: &HeaderMap,
+    headers: Option<&HeaderMap>,
     (method, request): (Method, &Request),
 ) -> Result<(), ErrorBody> {
-    if method != Method::ToolsCall {
-        return Ok(());
-    }
+    let Some(headers) = headers.filter(|_| method == Method::ToolsCall) else { return Ok(()) };
     let tool = request.param_string("name");
     let tool = tool.and_then(|name| endpoint.gateway.listed_tool(&caller.principal, &name));
     let Some(mirror) = tool.and_then(|tool| Mirror::of(&tool).ok()) else { return Ok(()) };
@@ -249,45 +266,25 @@ fn list(endpoint: &Endpoint, caller: &Caller, kind: ListKind, request: &Request)
 }
 
 /// Opens a subscription to what the filter asks for and Waypost tells.
-fn listen(endpoint: &Endpoint, caller: &Caller, headers: &HeaderMap, request: Request) -> Step {
-    let kinds = match asked_for(&request) {
-        Ok(kinds) => kinds,
+fn listen(endpoint: &Endpoint, caller: &Caller, headers: Option<&HeaderMap>, request: Request) -> Step {
+    let filter = match Filter::read(&request) {
+        Ok(filter) => filter,
         Err(error) => {
             return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &error));
         }
     };
-    if !Accepts::of(headers).takes_stream() {
+    if headers.is_some_and(|headers| !Accepts::of(headers).takes_stream()) {
         let text = "subscriptions/listen answers with text/event-stream; Accept does not cover it";
         let error = ErrorBody::new(Code::Http(StatusCode::NOT_ACCEPTABLE.as_u16()), text);
         return Step::Done(Reply::refuse(StatusCode::NOT_ACCEPTABLE, Some(&request.id), &error));
     }
     match endpoint.stream_place(caller, StreamKind::Subscription, Some(&request.id)) {
         Ok(place) => {
-            let asked = (request.id, &*kinds);
-            Step::Listen(Box::new(Listening::subscription(endpoint, caller, asked, place)))
+            let listening = Listening::subscription(endpoint, caller, (request.id, filter), place);
+            Step::Listen(Box::new(listening))
         }
         Err(refusal) => Step::Done(refusal),
     }
-}
-
-/// The lists that a filter names. What else it names is not told, and not acknowledged.
-fn asked_for(request: &Request) -> Result<Vec<ListKind>, ErrorBody> {
-    let malformed = |text: String| ErrorBody::new(Code::InvalidParams, text);
-    let filter = request.param("notifications").filter(Raw::is_object);
-    let filter = filter.ok_or_else(|| malformed("`params.notifications` must be an object".to_owned()))?;
-    let view = filter.object();
-    let mut kinds = Vec::new();
-    for kind in ListKind::ALL {
-        match view.raw(filter.bytes(), kind.filter()).as_ref().map(Raw::text) {
-            Some("true") => kinds.push(kind),
-            Some("false") | None => {}
-            Some(_) => {
-                let text = format!("`params.notifications.{}` must be a boolean", kind.filter());
-                return Err(malformed(text));
-            }
-        }
-    }
-    Ok(kinds)
 }
 
 fn refuse(kind: ListKind, request: &Request, error: GatewayError) -> Reply {

@@ -37,7 +37,10 @@ pub(super) async fn serve(
     let step = match take(&endpoint, &headers, body, accepts).await {
         Ok(Parcel::One(message)) => one(&endpoint, &caller, &session, &headers, message),
         Ok(Parcel::Many(text)) => {
-            let reply = batch(&endpoint, &caller, &session, &headers, &text).await;
+            let reply = match joined(&session, &headers) {
+                Ok(session) => batch(&endpoint, &caller, session, &text).await,
+                Err(refusal) => Err(refusal),
+            };
             return answer(&endpoint, reply.unwrap_or_else(|refusal| refusal), accepts);
         }
         // What cannot be read counts, too: it costs the same.
@@ -79,7 +82,7 @@ async fn take(
     }
 }
 
-fn unreadable(error: &JsonError) -> ErrorBody {
+pub(super) fn unreadable(error: &JsonError) -> ErrorBody {
     let code = match error {
         JsonError::Syntax(_) => Code::ParseError,
         JsonError::Shape(_) | JsonError::Batch => Code::InvalidRequest,
@@ -106,7 +109,7 @@ fn one(
         false => Asking::Impossible,
     };
     match classify(headers, &message) {
-        Era::Modern => modern::serve(endpoint, caller, headers, message),
+        Era::Modern => modern::serve(endpoint, caller, Some(headers), message),
         // The handshake opens a session, whatever the header says of an older one.
         Era::Legacy if is_handshake(&message) => legacy::serve(endpoint, caller, None, message, asking),
         Era::Legacy => match joined(session, headers) {
@@ -127,27 +130,28 @@ fn joined<'a>(session: &'a Presented, headers: &HeaderMap) -> Result<Option<&'a 
     Ok(session)
 }
 
-fn id_of(message: &Message) -> Option<&Id> {
+pub(super) fn id_of(message: &Message) -> Option<&Id> {
     match message {
         Message::Request(request) => Some(&request.id),
         Message::Notification(_) | Message::Response(_) => None,
     }
 }
 
-fn is_handshake(message: &Message) -> bool {
+pub(super) fn is_handshake(message: &Message) -> bool {
     matches!(message, Message::Request(request) if Method::known(&request.method) == Some(Method::Initialize))
 }
 
 /// Serves the messages of a batch, each as if it had come alone, and joins the answers.
-async fn batch(
-    endpoint: &Arc<Endpoint>,
+///
+/// # Errors
+/// The refusal of what is no batch, or nothing that the revision of `session` has.
+pub(super) async fn batch(
+    endpoint: &Endpoint,
     caller: &Caller,
-    session: &Presented,
-    headers: &HeaderMap,
+    session: Option<&SessionUse>,
     text: &Bytes,
 ) -> Result<Reply, Reply> {
     let refuse = |error: &ErrorBody| Reply::refuse(StatusCode::BAD_REQUEST, None, error);
-    let session = joined(session, headers)?;
     if !legacy::takes_batches(session) {
         admit(endpoint, caller, None)?;
         return Err(refuse(&unreadable(&JsonError::Batch)));

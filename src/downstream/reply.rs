@@ -251,7 +251,9 @@ fn refused(asked: &Asked, error: &GatewayError) -> Reply {
             let body = ErrorBody::new(code, advice(error)).with_data(facts(error));
             Reply::error(asked.era, &asked.id, &body).retry_after(wait)
         }
-        (Manner::Error(Code::InvalidParams), Method::ResourcesRead) if error.uri.is_some() => {
+        (Manner::Error(Code::InvalidParams), Method::ResourcesRead | Method::ResourcesSubscribe)
+            if error.uri.is_some() =>
+        {
             let code = if asked.era == Era::Legacy { Code::ResourceNotFound } else { Code::InvalidParams };
             let data = json!({"uri": error.uri.as_deref()});
             Reply::error(asked.era, &asked.id, &ErrorBody::new(code, error.text.clone()).with_data(data))

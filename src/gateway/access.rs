@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::admit::Target;
 use super::error::{GatewayError, GatewayErrorKind};
-use crate::catalog::{Entry, Snapshot, admits_uri};
+use crate::catalog::{Entry, Snapshot, admits};
 use crate::config::Config;
 use crate::exchange::Principal;
 use crate::mcp::ListKind;
@@ -62,11 +62,8 @@ pub(super) fn grant_uri(
 ) -> Result<Grant, GatewayError> {
     let kind = ListKind::Resources;
     let found = snapshot.locate(uri).ok_or_else(|| unknown(kind, uri))?;
-    let offered = config.upstreams.get(found.upstream).map(|upstream| upstream.filter(kind));
-    let seen = config.clients.get(principal.client).map(|client| client.filter(kind));
-    let is_admitted =
-        [offered, seen].iter().all(|filter| filter.is_some_and(|f| admits_uri(f, &found.native)));
-    if !is_admitted {
+    let native = &*found.native;
+    if !is_admitted(config, principal, found.upstream, (kind, native, native)) {
         return Err(denied(kind, uri, reveal));
     }
     Ok(Grant { target: Target { upstream: found.upstream, native: found.native } })
@@ -89,6 +86,23 @@ pub(super) fn grant_reference(
         }
         None => Err(unknown(ListKind::Templates, uri)),
     }
+}
+
+/// Whether every layer lets something through that an upstream has, or would have: its own, and those of the
+/// principal. `exposed` and `native` are its names.
+pub(super) fn is_admitted(
+    config: &Config,
+    principal: &Principal,
+    upstream: usize,
+    (kind, exposed, native): (ListKind, &str, &str),
+) -> bool {
+    let (Some(upstream), Some(client)) =
+        (config.upstreams.get(upstream), config.clients.get(principal.client))
+    else {
+        return false;
+    };
+    admits(upstream.rules.filter(kind), kind, (native, native))
+        && client.layers().all(|layer| admits(layer.rules.filter(kind), kind, (exposed, native)))
 }
 
 /// Whether a refusal admits that the tool exists.

@@ -8,7 +8,7 @@ use super::error::{GatewayError, GatewayErrorKind};
 use super::limits::Permit;
 use super::tasks::{self, Relay, Used};
 use super::{Current, Gateway, Health};
-use crate::catalog::{admits_uri, split_tag};
+use crate::catalog::split_tag;
 use crate::exchange::{Call, EventSink, Principal};
 use crate::mcp::task::TASK_ID;
 use crate::mcp::{ListKind, Routing};
@@ -21,7 +21,7 @@ pub struct AdmittedCall {
     tasks: Used,
     deadline: Instant,
     budget: Duration,
-    _permit: Permit,
+    _permit: Arc<Permit>,
 }
 
 /// Where a call goes.
@@ -66,6 +66,18 @@ impl AdmittedCall {
         (self.call, self.target, self._permit)
     }
 
+    /// The same call, admitted once: it holds the same place within the limits, and has the same deadline.
+    pub(super) fn again(&self) -> Self {
+        Self {
+            call: self.call.clone(),
+            target: self.target.clone(),
+            tasks: self.tasks.clone(),
+            deadline: self.deadline,
+            budget: self.budget,
+            _permit: Arc::clone(&self._permit),
+        }
+    }
+
     /// How long it may take.
     #[must_use]
     pub fn budget(&self) -> Duration {
@@ -85,7 +97,7 @@ impl AdmittedCall {
     pub(crate) fn for_test(call: Call, target: Target, deadline: Instant) -> Self {
         let budget = deadline.saturating_duration_since(Instant::now());
         let tasks = Used::of(&call, &target, None);
-        Self { call, target, tasks, deadline, budget, _permit: Permit::default() }
+        Self { call, target, tasks, deadline, budget, _permit: Arc::default() }
     }
 
     /// The same call with another deadline.
@@ -103,9 +115,20 @@ pub(super) struct Findings {
     pub(super) tool: Option<Arc<str>>,
 }
 
-/// What a request names.
+/// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Subject {
+    /// What policy judges by its name.
+    Named(Named),
+    /// A task, by the id that its client has.
+    Task(String),
+    /// A page of the caller's own tasks.
+    Tasks(Option<String>),
+}
+
+/// What a request names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Named {
     /// An entry of a list, by its exposed name.
     Name(ListKind, String),
     /// A resource to read.
@@ -114,8 +137,6 @@ enum Subject {
     Reference(String),
     /// Nothing but a method, of an extension.
     Method(String),
-    /// A task, by the id that its client has.
-    Task(String),
 }
 
 /// Runs every check on a call. `findings` is filled in as far as the checks came.
@@ -129,7 +150,15 @@ pub(super) fn admit(
 ) -> Result<AdmittedCall, GatewayError> {
     let subject = subject(&call)?;
     let current = gateway.current.load();
-    let grant = grant(gateway, &current, &call, &subject, findings)?;
+    let grant = match &subject {
+        Subject::Named(named) => grant(gateway, &current, &call.principal, named, findings)?,
+        Subject::Task(id) => {
+            let (grant, tool) = gateway.task(&current, &call, id, reveal(gateway))?;
+            findings.tool = Some(tool);
+            grant
+        }
+        Subject::Tasks(cursor) => gateway.task_page(&current, &call, cursor.as_deref())?,
+    };
     findings.upstream = Some(grant.target.upstream);
     let permit =
         gateway.guards.admit(call.principal.client, grant.target.upstream).map_err(|(scope, error)| {
@@ -137,9 +166,12 @@ pub(super) fn admit(
         })?;
     let timeout = gateway.config.upstreams.get(grant.target.upstream).map(|upstream| upstream.timeout);
     let budget = timeout.unwrap_or_default();
+    if let Subject::Tasks(cursor) = &subject {
+        call.request = gateway.turn_to(&call.request, cursor.as_deref()).unwrap_or(call.request);
+    }
     let exposed = match subject {
         Subject::Task(id) => Some(id),
-        Subject::Name(..) | Subject::Uri(_) | Subject::Reference(_) | Subject::Method(_) => None,
+        Subject::Named(_) | Subject::Tasks(_) => None,
     };
     if let Some(id) = &exposed {
         call.request = tasks::inward(&call.request, id, &grant.target.native).unwrap_or(call.request);
@@ -150,7 +182,7 @@ pub(super) fn admit(
         target: grant.target,
         deadline: Instant::now() + budget,
         budget,
-        _permit: permit,
+        _permit: Arc::new(permit),
     })
 }
 
@@ -160,26 +192,34 @@ fn subject(call: &Call) -> Result<Subject, GatewayError> {
     match call.method.routing() {
         Routing::Name(kind) => {
             let name = call.request.param_string("name");
-            name.map(|name| Subject::Name(kind, name))
+            name.map(|name| Subject::Named(Named::Name(kind, name)))
                 .ok_or_else(|| invalid("`params.name` must be a string"))
         }
         Routing::Uri => {
             let uri = call.request.param_string("uri");
-            uri.map(Subject::Uri).ok_or_else(|| invalid("`params.uri` must be a string"))
+            uri.map(|uri| Subject::Named(Named::Uri(uri)))
+                .ok_or_else(|| invalid("`params.uri` must be a string"))
         }
-        Routing::Reference => reference(call),
+        Routing::Reference => reference(call).map(Subject::Named),
         Routing::Task => {
             let id = call.request.param_string(TASK_ID);
             id.map(Subject::Task).ok_or_else(|| invalid("`params.taskId` must be a string"))
         }
-        Routing::Extension => Ok(Subject::Method(call.request.method.to_string())),
+        Routing::Tasks => match call.request.param("cursor") {
+            Some(raw) if raw.text() != "null" => {
+                let cursor = raw.string().ok_or_else(|| invalid("`params.cursor` must be a string"))?;
+                Ok(Subject::Tasks(Some(cursor)))
+            }
+            Some(_) | None => Ok(Subject::Tasks(None)),
+        },
+        Routing::Extension => Ok(Subject::Named(Named::Method(call.request.method.to_string()))),
         Routing::Local | Routing::List(_) => {
             Err(GatewayError::new(GatewayErrorKind::Internal, "the method goes to no upstream"))
         }
     }
 }
 
-fn reference(call: &Call) -> Result<Subject, GatewayError> {
+fn reference(call: &Call) -> Result<Named, GatewayError> {
     let invalid = |text: &'static str| GatewayError::new(GatewayErrorKind::InvalidParams, text);
     let raw = call.request.param("ref").ok_or_else(|| invalid("`params.ref` is missing"))?;
     let view = raw.object();
@@ -187,40 +227,39 @@ fn reference(call: &Call) -> Result<Subject, GatewayError> {
     let member = |key: &str| view.string(raw.bytes(), key);
     match member("type").as_deref() {
         Some("ref/prompt") => member("name")
-            .map(|name| Subject::Name(ListKind::Prompts, name))
+            .map(|name| Named::Name(ListKind::Prompts, name))
             .ok_or_else(|| invalid("`params.ref.name` must be a string")),
         Some("ref/resource") => {
-            member("uri").map(Subject::Reference).ok_or_else(|| invalid("`params.ref.uri` must be a string"))
+            member("uri").map(Named::Reference).ok_or_else(|| invalid("`params.ref.uri` must be a string"))
         }
         Some(_) | None => Err(invalid("`params.ref.type` must be `ref/prompt` or `ref/resource`")),
     }
 }
 
-fn grant(
+/// Looks up where what is named leads, and whether `principal` may go there.
+///
+/// # Errors
+/// `Unknown`, `Denied`, or `Unavailable` where the upstream that it belongs to is not there.
+pub(super) fn grant(
     gateway: &Gateway,
     current: &Current,
-    call: &Call,
-    subject: &Subject,
+    principal: &Principal,
+    named: &Named,
     findings: &mut Findings,
 ) -> Result<Grant, GatewayError> {
-    let principal = &call.principal;
-    let reveal = if gateway.config.reveal_denied { Reveal::Denied } else { Reveal::Nothing };
+    let reveal = reveal(gateway);
     let known = (&current.snapshot, &*gateway.config);
-    let granted = match subject {
-        Subject::Name(kind, name) => {
+    let granted = match named {
+        Named::Name(kind, name) => {
             if let Some((_, entry)) = current.snapshot.find(*kind, name) {
                 findings.upstream = Some(entry.upstream);
                 findings.tool = Some(Arc::clone(&entry.exposed));
             }
             access::grant(&current.snapshot, principal, (*kind, name), reveal)
         }
-        Subject::Uri(uri) => access::grant_uri(known, principal, uri, reveal),
-        Subject::Reference(uri) => access::grant_reference(known, principal, uri, reveal),
-        Subject::Method(method) => gateway.extended(current, principal, method).map(Grant::whole),
-        Subject::Task(id) => gateway.task(current, call, id, reveal).map(|(grant, tool)| {
-            findings.tool = Some(tool);
-            grant
-        }),
+        Named::Uri(uri) => access::grant_uri(known, principal, uri, reveal),
+        Named::Reference(uri) => access::grant_reference(known, principal, uri, reveal),
+        Named::Method(method) => gateway.extended(current, principal, method).map(Grant::whole),
     };
     let refusal = match granted {
         Ok(grant) => return Ok(grant),
@@ -229,7 +268,7 @@ fn grant(
     if refusal.kind != GatewayErrorKind::Unknown {
         return Err(refusal);
     }
-    match absent_owner(gateway, current, principal, subject) {
+    match absent_owner(gateway, current, principal, named) {
         Some((upstream, error)) => {
             findings.upstream = Some(upstream);
             Err(error)
@@ -238,34 +277,36 @@ fn grant(
     }
 }
 
-/// The upstream under whose prefix or tag the subject stands, if its lists are unknown because it is not
-/// there, and if policy would let the principal see the subject.
+fn reveal(gateway: &Gateway) -> Reveal {
+    if gateway.config.reveal_denied { Reveal::Denied } else { Reveal::Nothing }
+}
+
+/// The upstream under whose prefix or tag what is named stands, if its lists are unknown because it is not
+/// there, and if policy would let the principal see it.
 fn absent_owner(
     gateway: &Gateway,
     current: &Current,
     principal: &Principal,
-    subject: &Subject,
+    named: &Named,
 ) -> Option<(usize, GatewayError)> {
-    let client = gateway.config.clients.get(principal.client)?;
     gateway.upstreams.iter().zip(&current.offers).enumerate().find_map(|(index, (upstream, offer))| {
         let config = gateway.config.upstreams.get(index)?;
-        let is_admitted = match subject {
-            Subject::Name(kind, name) => {
+        let is_admitted = match named {
+            Named::Name(kind, name) => {
                 let native = gateway.names.get(index)?.under_prefix(name)?;
-                client.filter(*kind).admits(name) && config.filter(*kind).admits(native)
+                access::is_admitted(&gateway.config, principal, index, (*kind, name, native))
             }
-            Subject::Method(_) | Subject::Task(_) => return None,
-            Subject::Uri(uri) | Subject::Reference(uri) => {
+            Named::Method(_) => return None,
+            Named::Uri(uri) | Named::Reference(uri) => {
                 let (native, _) = split_tag(uri).filter(|(_, label)| *label == &*config.name)?;
-                let kind = ListKind::Resources;
-                admits_uri(client.filter(kind), native) && admits_uri(config.filter(kind), native)
+                let subject = (ListKind::Resources, native, native);
+                access::is_admitted(&gateway.config, principal, index, subject)
             }
         };
         let text = match &offer.health {
             Health::Ready => return None,
             Health::Connecting => {
-                let what =
-                    if matches!(subject, Subject::Name(ListKind::Tools, _)) { "tools" } else { "lists" };
+                let what = if matches!(named, Named::Name(ListKind::Tools, _)) { "tools" } else { "lists" };
                 format!("is still connecting; its {what} are not known yet")
             }
             Health::Down { reason, .. } => format!("is down: {reason}"),

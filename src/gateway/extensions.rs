@@ -6,7 +6,7 @@
 use super::access::unknown_method;
 use super::error::GatewayError;
 use super::{Current, Gateway};
-use crate::config::Filter;
+use crate::config::Rules;
 use crate::exchange::Principal;
 use crate::mcp::extension::{self, Extension};
 use crate::mcp::{ListKind, Raw, TaskMode, merge_capabilities, task};
@@ -74,9 +74,8 @@ impl Gateway {
         else {
             return false;
         };
-        let is_offered = admits(config.extensions.as_ref(), |kind| config.filter(kind), id);
-        let is_allowed = admits(client.extensions.as_ref(), |kind| client.filter(kind), id);
-        is_offered && is_allowed && (!extension::is_known(id) || self.sees(current, principal, upstream))
+        let is_admitted = admits(&config.rules, id) && client.layers().all(|layer| admits(layer.rules, id));
+        is_admitted && (!extension::is_known(id) || self.sees(current, principal, upstream))
     }
 
     /// The one upstream that a method of an extension can be meant for.
@@ -122,12 +121,9 @@ impl Gateway {
 
 /// What one layer of rules says of an extension: its own rule, or else that what it restricts otherwise it
 /// cannot judge here. Extensions that Waypost knows are judged wherever they are used.
-fn admits<'a>(rule: Option<&Filter>, filter: impl Fn(ListKind) -> &'a Filter, id: &str) -> bool {
-    match rule {
+fn admits(rules: &Rules, id: &str) -> bool {
+    match &rules.extensions {
         Some(rule) => rule.admits(id),
-        None => {
-            let is_open = || ListKind::ALL.into_iter().all(|kind| *filter(kind) == Filter::default());
-            extension::is_known(id) || is_open()
-        }
+        None => extension::is_known(id) || rules.is_open(),
     }
 }

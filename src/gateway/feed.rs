@@ -10,15 +10,17 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::Gateway;
+use super::{Following, Gateway, Health, Offer};
 use crate::exchange::Principal;
 use crate::mcp::ListKind;
 
 /// Something that a client may want to hear of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A list is another one.
     List(ListKind),
+    /// A resource that the client follows was updated, or one below it: its URI as the client knows it.
+    Resource(Arc<str>),
 }
 
 /// Wakes those who listen, some time after something was swapped.
@@ -49,12 +51,13 @@ impl Seen {
     }
 }
 
-/// Watches the lists of one client.
+/// Watches the lists of one client, and the resources that it follows.
 pub struct Watch {
     gateway: Arc<Gateway>,
-    client: usize,
+    principal: Principal,
     kinds: Vec<ListKind>,
     seen: Seen,
+    following: Arc<Following>,
     beats: watch::Receiver<()>,
     /// Whether there was a beat since all lists were last compared.
     is_due: bool,
@@ -62,21 +65,38 @@ pub struct Watch {
 
 impl Gateway {
     /// Watches the lists of `kinds` as `principal` sees them, from what it was told already, or, where that
-    /// is not known, from now on.
+    /// is not known, from now on; and whatever is in `following`, which remembers itself what was told.
     #[must_use]
-    pub fn watch(self: &Arc<Self>, principal: &Principal, kinds: &[ListKind], seen: Option<Seen>) -> Watch {
+    pub fn watch(
+        self: &Arc<Self>,
+        principal: &Principal,
+        kinds: &[ListKind],
+        seen: Option<Seen>,
+        following: Arc<Following>,
+    ) -> Watch {
         let mut all = self.seen(principal);
         for (kind, digest) in seen.into_iter().flat_map(|seen| seen.0) {
             all.note(kind, digest);
         }
         Watch {
-            client: principal.client,
+            principal: principal.clone(),
             kinds: kinds.to_vec(),
             seen: all,
+            following,
             beats: self.feed.0.subscribe(),
             is_due: true,
             gateway: Arc::clone(self),
         }
+    }
+
+    /// Waits until no upstream is being connected for the first time any more: each has been read, or has failed
+    /// once. What is offered then is served already.
+    ///
+    /// Cancel safe.
+    pub async fn settle(&self) {
+        let mut beats = self.feed.0.subscribe();
+        let is_first = |offer: &Arc<Offer>| matches!(offer.health, Health::Connecting);
+        while self.current.load().offers.iter().any(is_first) && beats.changed().await.is_ok() {}
     }
 
     /// The lists of `principal` as they are now.
@@ -123,11 +143,11 @@ impl Watch {
         &self.seen
     }
 
-    /// A change that was not given out yet. Lists that share a notification change as one.
+    /// A change that was not given out yet, lists first. Lists that share a notification change as one.
     fn take(&mut self) -> Option<Change> {
         let mut found = None;
         for kind in &self.kinds {
-            let Some(digest) = self.gateway.digest(*kind, self.client) else { continue };
+            let Some(digest) = self.gateway.digest(*kind, self.principal.client) else { continue };
             if self.seen.of(*kind) == Some(&*digest) {
                 continue;
             }
@@ -136,6 +156,10 @@ impl Watch {
                 self.seen.note(*kind, digest);
             }
         }
-        found.map(Change::List)
+        found.map(Change::List).or_else(|| {
+            let current = self.gateway.current.load();
+            let known = (&*self.gateway.config, &**current);
+            self.following.next(known, &self.principal).map(Change::Resource)
+        })
     }
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Gateway, GatewayError, GatewayErrorKind, Health, Offer};
-use crate::config::{ClientConfig, Filter};
 use crate::exchange::Principal;
-use crate::mcp::{ListKind, Method, extension, has_capability};
+use crate::mcp::{ListKind, Method, extension, has_capability, tells_of_resources};
 
 /// Longest instructions taken from one upstream, in bytes.
 const INSTRUCTIONS_EACH: usize = 4 * 1024;
@@ -85,11 +84,8 @@ impl Gateway {
 
     /// Whether everybody is the same client, who may see everything.
     pub(super) fn is_one_for_all(&self) -> bool {
-        let is_open = |client: &ClientConfig| {
-            ListKind::ALL.into_iter().all(|kind| *client.filter(kind) == Filter::default())
-        };
         match self.config.clients.as_slice() {
-            [only] => only.is_anonymous && is_open(only),
+            [only] => only.is_anonymous && only.is_open(),
             _ => false,
         }
     }
@@ -103,6 +99,9 @@ impl Gateway {
         match method.capability() {
             _ if method == Method::Extension => {
                 declared.any(|capabilities| extension::declared(capabilities).iter().any(is_foreign))
+            }
+            _ if matches!(method, Method::ResourcesSubscribe | Method::ResourcesUnsubscribe) => {
+                declared.any(tells_of_resources)
             }
             None | Some("tools") => true,
             Some(capability) => declared.any(|capabilities| has_capability(capabilities, capability)),

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::admit::AdmittedCall;
 use super::error::GatewayError;
+use super::followed::Followed;
 use crate::catalog::Listed;
 use crate::exchange::Outcome;
 use crate::mcp::{PerKind, Raw, TaskMode};
@@ -19,6 +20,10 @@ pub trait Upstream: Send + Sync + 'static {
 
     /// What it offers now; changes as it comes, goes, and changes its lists.
     fn offer(&self) -> watch::Receiver<Arc<Offer>>;
+
+    /// Those of its resources that clients follow. It keeps itself subscribed to what is wanted there, and tells
+    /// there what it hears.
+    fn followed(&self) -> &Arc<Followed>;
 
     /// Carries one call and waits for its end. Deadlines are the caller's business.
     ///
@@ -91,5 +96,7 @@ pub enum Health {
         since: Instant,
         /// When the next try is due.
         retry_at: Instant,
+        /// How many attempts in a row failed, or did not last.
+        failures: u32,
     },
 }

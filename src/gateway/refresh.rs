@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Current, Gateway, Health, Offer};
 use crate::catalog::{Snapshot, Source};
-use crate::config::{ClientConfig, Filter, Pattern};
+use crate::config::{ClientConfig, Filter, Pattern, Rules};
 use crate::mcp::{ListKind, PerKind};
 use crate::telemetry::{EntrySkipped, RuleUnmatched};
 
@@ -24,15 +24,17 @@ const GATHER: Duration = Duration::from_millis(100);
 const FILTERED: [(ListKind, &str); 3] =
     [(ListKind::Tools, "tools"), (ListKind::Resources, "resources"), (ListKind::Prompts, "prompts")];
 
-/// What a client sees of each kind.
-pub(super) fn filters(client: &ClientConfig) -> PerKind<Filter> {
-    PerKind::of(|kind| client.filter(kind).clone())
+/// The filters of a client's layers.
+pub(super) fn filters(client: &ClientConfig) -> PerKind<Vec<Filter>> {
+    PerKind::of(|kind| client.layers().map(|layer| layer.rules.filter(kind).clone()).collect())
 }
 
 impl Gateway {
-    /// Rebuilds the snapshot whenever an upstream's offer changes, until `stop`.
+    /// Rebuilds the snapshot whenever an upstream's offer changes, and has those who listen look when a resource
+    /// that somebody follows was updated, until `stop`.
     pub async fn refresh(self: Arc<Self>, stop: CancellationToken) {
         let mut offers: Vec<_> = self.upstreams.iter().map(|upstream| upstream.offer()).collect();
+        let mut news: Vec<_> = self.upstreams.iter().map(|upstream| upstream.followed().news()).collect();
         let mut reported = HashSet::new();
         let mut sweep = tokio::time::interval(SWEEP);
         let mut told_at = None;
@@ -49,6 +51,10 @@ impl Gateway {
                         told_at = None;
                         self.feed.beat();
                     }
+                    () = any_change(&mut news) => {
+                        news.iter_mut().for_each(|news| news.mark_unchanged());
+                        told_at.get_or_insert_with(|| Instant::now() + GATHER);
+                    }
                     () = any_change(&mut offers) => break,
                 }
             }
@@ -61,7 +67,7 @@ impl Gateway {
             upstream: upstream.index,
             label: &upstream.name,
             names,
-            filters: PerKind::of(|kind| upstream.filter(kind)),
+            filters: PerKind::of(|kind| upstream.rules.filter(kind)),
             lists: PerKind::of(|kind| offer.lists.kind(kind).entries.as_slice()),
         });
         let clients = self.config.clients.iter().map(filters);
@@ -88,19 +94,22 @@ impl Gateway {
                 // What a template can make is not known.
                 let is_open = kind == ListKind::Resources && !offer.lists.templates.entries.is_empty();
                 let names: Vec<&str> = entries.iter().map(|listed| &*listed.name).collect();
-                for pattern in unmatched(upstream.filter(kind), &names).filter(|_| !is_open) {
+                for pattern in unmatched(upstream.rules.filter(kind), &names).filter(|_| !is_open) {
                     self.report_rule(&scope, pattern, reported);
                 }
             }
         }
         if offers.iter().all(is_ready) {
-            for client in &self.config.clients {
-                self.report_client(client, snapshot, reported);
+            let roles = self.config.roles.iter().map(|role| (format!("roles.{}", role.name), &role.rules));
+            let clients = self.config.clients.iter();
+            let clients = clients.map(|client| (format!("clients.{}", client.name), &client.rules));
+            for (scope, rules) in roles.chain(clients) {
+                self.report_rules(&scope, rules, snapshot, reported);
             }
         }
     }
 
-    fn report_client(&self, client: &ClientConfig, snapshot: &Snapshot, reported: &mut Reported<'_>) {
+    fn report_rules(&self, scope: &str, rules: &Rules, snapshot: &Snapshot, reported: &mut Reported<'_>) {
         for (kind, key) in FILTERED {
             let is_open = kind == ListKind::Resources && !snapshot.entries(ListKind::Templates).is_empty();
             let names: Vec<&str> = snapshot
@@ -108,8 +117,8 @@ impl Gateway {
                 .iter()
                 .map(|entry| if kind == ListKind::Resources { &*entry.native } else { &*entry.exposed })
                 .collect();
-            for pattern in unmatched(client.filter(kind), &names).filter(|_| !is_open) {
-                self.report_rule(&format!("clients.{}.{key}", client.name), pattern, reported);
+            for pattern in unmatched(rules.filter(kind), &names).filter(|_| !is_open) {
+                self.report_rule(&format!("{scope}.{key}"), pattern, reported);
             }
         }
     }
@@ -150,11 +159,11 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-/// Waits until one of the offers changes; for ever if there are none, or all upstreams have ended.
-async fn any_change(offers: &mut [tokio::sync::watch::Receiver<Arc<Offer>>]) {
-    let changes = offers.iter_mut().map(|offer| {
+/// Waits until one of the values changes; for ever if there are none, or all upstreams have ended.
+async fn any_change<T: Send + Sync>(values: &mut [tokio::sync::watch::Receiver<T>]) {
+    let changes = values.iter_mut().map(|value| {
         async {
-            if offer.changed().await.is_err() {
+            if value.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }

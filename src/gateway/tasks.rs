@@ -19,6 +19,8 @@ use crate::mcp::task;
 use crate::mcp::{Body, Draft, ListKind, Method, ObjectView, Raw, Request, Response, Span, TaskMode};
 use crate::seal::{Purpose, Sealer};
 
+/// What is wrong with a task that its client could not use.
+const FOREIGN: &str = "it made a task that cannot be passed on to this client";
 /// Longest id of an upstream's own, in bytes: the sealed one is a header of requests.
 const LONGEST: usize = 1024;
 
@@ -51,11 +53,15 @@ impl TaskIds {
     }
 
     fn seal(&self, sealed: &Sealed<'_>) -> Option<String> {
-        let content = serde_json::to_vec(sealed).ok()?;
-        self.0.as_ref()?.seal_name(&content).ok()
+        self.seal_text(&serde_json::to_vec(sealed).ok()?)
     }
 
-    fn open(&self, id: &str) -> Option<Vec<u8>> {
+    /// Another text that clients bring back: of another shape, so that it is no id.
+    pub(super) fn seal_text(&self, content: &[u8]) -> Option<String> {
+        self.0.as_ref()?.seal_name(content).ok()
+    }
+
+    pub(super) fn open(&self, id: &str) -> Option<Vec<u8>> {
         Some(self.0.as_ref()?.open(id)?.content)
     }
 }
@@ -72,6 +78,8 @@ pub(super) enum TaskUse {
     },
     /// It calls a tool, and may become a task of this kind.
     Maybe(TaskMode),
+    /// It lists them.
+    List,
     /// Nothing.
     None,
 }
@@ -103,24 +111,34 @@ impl Gateway {
         let upstream = self.config.upstreams.iter().find(|upstream| sealed.upstream == *upstream.name);
         let upstream = upstream.filter(|_| is_own).ok_or_else(unknown)?;
         let has_tasks = |index: usize| current.offers.get(index)?.tasks;
-        let (Some(names), Some(client), true) = (
-            self.names.get(upstream.index),
-            self.config.clients.get(call.principal.client),
-            has_tasks(upstream.index) == Some(sealed.mode),
-        ) else {
+        let (Some(names), true) =
+            (self.names.get(upstream.index), has_tasks(upstream.index) == Some(sealed.mode))
+        else {
             return Err(unknown());
         };
         let exposed = names.expose(&sealed.tool);
-        let kind = ListKind::Tools;
-        if !upstream.filter(kind).admits(&sealed.tool) || !client.filter(kind).admits(&exposed) {
+        if !self.admits_task(&call.principal, upstream.index, &sealed.tool) {
             return Err(access::denied_task(id, reveal));
+        }
+        if sealed.mode == TaskMode::ByCaller {
+            let (tool, mode) = (&*sealed.tool, sealed.mode);
+            let made = Made { principal: &call.principal, upstream: upstream.index, tool, mode };
+            self.own_tasks.note(&made, &sealed.native);
         }
         let target = Target { upstream: upstream.index, native: (&*sealed.native).into() };
         Ok((Grant { target }, exposed.into()))
     }
 
+    /// Whether the rules let a principal call the tool that made a task, by its native name.
+    pub(super) fn admits_task(&self, principal: &Principal, upstream: usize, tool: &str) -> bool {
+        let exposed = self.names.get(upstream).map(|names| names.expose(tool));
+        exposed.is_some_and(|exposed| {
+            access::is_admitted(&self.config, principal, upstream, (ListKind::Tools, &exposed, tool))
+        })
+    }
+
     /// The id that a client gets for a task of an upstream; `None` if the upstream's own is too long.
-    fn expose_task(&self, task: &Made<'_>, native: &str) -> Option<String> {
+    pub(super) fn expose_task(&self, task: &Made<'_>, native: &str) -> Option<String> {
         let upstream = self.config.upstreams.get(task.upstream)?;
         let sealed = Sealed {
             principal: (&*task.principal.name).into(),
@@ -141,24 +159,30 @@ impl Gateway {
             Outcome::Complete(answer) | Outcome::InputRequired(answer) => answer,
             Outcome::Error(_) => return Ok(outcome),
         };
+        if task.what == TaskUse::List {
+            let response = self.own_page(task, answer)?;
+            return Ok(Outcome::Complete(Answer { response, form: answer.form }));
+        }
         let edits = match &task.what {
             TaskUse::Of { exposed, .. } => task.edits(answer, exposed),
             TaskUse::Maybe(mode) => match task::created(*mode, &answer.response) {
                 Some(span) => vec![(span.clone(), self.made(task, *mode, &answer.response, &span)?)],
-                None if *mode == TaskMode::ByServer && is_task(answer) => return Err(self.broken(task)),
+                None if *mode == TaskMode::ByServer && is_task(answer) => {
+                    return Err(self.broken(task, FOREIGN));
+                }
                 None => Vec::new(),
             },
             TaskUse::None if task.method == Method::ToolsCall && is_task(answer) => {
-                return Err(self.broken(task));
+                return Err(self.broken(task, FOREIGN));
             }
-            TaskUse::None => Vec::new(),
+            TaskUse::List | TaskUse::None => Vec::new(),
         };
         if edits.is_empty() {
             return Ok(outcome);
         }
         let mut draft = Draft::new(answer.response.text.clone());
         edits.into_iter().for_each(|(span, id)| draft.replace(span, Raw::from_text(&id).bytes().clone()));
-        let response = answer.response.edited(draft).ok_or_else(|| self.broken(task))?;
+        let response = answer.response.edited(draft).ok_or_else(|| self.broken(task, FOREIGN))?;
         let answer = Answer { response, form: answer.form };
         Ok(match outcome {
             Outcome::Complete(_) => Outcome::Complete(answer),
@@ -176,11 +200,18 @@ impl Gateway {
     ) -> Result<String, GatewayError> {
         let made = Made { principal: &task.principal, upstream: task.upstream, tool: &task.native, mode };
         let native = task::id_at(&response.text, span);
-        native.and_then(|native| self.expose_task(&made, &native)).ok_or_else(|| self.broken(task))
+        let id = native.and_then(|native| {
+            let id = self.expose_task(&made, &native)?;
+            if mode == TaskMode::ByCaller {
+                self.own_tasks.note(&made, &native);
+            }
+            Some(id)
+        });
+        id.ok_or_else(|| self.broken(task, FOREIGN))
     }
 
-    fn broken(&self, task: &Used) -> GatewayError {
-        let text = "it made a task that cannot be passed on to this client";
+    /// The upstream broke the protocol.
+    pub(super) fn broken(&self, task: &Used, text: &'static str) -> GatewayError {
         let name = self.config.upstreams.get(task.upstream).map(|upstream| &upstream.name);
         let error = GatewayError::new(GatewayErrorKind::BadUpstream, text);
         GatewayError { upstream: name.cloned(), ..error }.maybe_executed()
@@ -193,11 +224,11 @@ fn is_task(answer: &Answer) -> bool {
 }
 
 /// Who made a task, and where.
-struct Made<'a> {
-    principal: &'a Principal,
-    upstream: usize,
-    tool: &'a str,
-    mode: TaskMode,
+pub(super) struct Made<'a> {
+    pub(super) principal: &'a Principal,
+    pub(super) upstream: usize,
+    pub(super) tool: &'a str,
+    pub(super) mode: TaskMode,
 }
 
 /// What a call has to do with tasks, and what there is to know of it.
@@ -205,8 +236,8 @@ struct Made<'a> {
 pub(super) struct Used {
     pub(super) what: TaskUse,
     method: Method,
-    principal: Principal,
-    upstream: usize,
+    pub(super) principal: Principal,
+    pub(super) upstream: usize,
     /// The native id of the task, or name of the tool.
     native: Arc<str>,
 }
@@ -224,6 +255,7 @@ impl Used {
             {
                 TaskUse::Maybe(TaskMode::ByCaller)
             }
+            (_, _) if call.method == Method::TasksList => TaskUse::List,
             (_, _) => TaskUse::None,
         };
         Self {
@@ -237,7 +269,10 @@ impl Used {
 
     /// Whether what comes before the end may name a task.
     pub(super) fn has_events(&self) -> bool {
-        matches!(self.what, TaskUse::Maybe(TaskMode::ByCaller) | TaskUse::Of { mode: TaskMode::ByCaller, .. })
+        matches!(
+            self.what,
+            TaskUse::Maybe(TaskMode::ByCaller) | TaskUse::Of { mode: TaskMode::ByCaller, .. } | TaskUse::List
+        )
     }
 
     /// Where an answer about a task has its id, and what is to stand there.
@@ -274,7 +309,7 @@ impl Used {
                 };
                 gateway.expose_task(&made, &named)?
             }
-            TaskUse::Of { .. } | TaskUse::Maybe(_) | TaskUse::None => return None,
+            TaskUse::Of { .. } | TaskUse::Maybe(_) | TaskUse::List | TaskUse::None => return None,
         };
         let mut draft = Draft::new(notification.text.clone());
         let id: Bytes = Raw::from_text(&id).bytes().clone();

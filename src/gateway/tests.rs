@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::config::{CallLimits, Filter, Pattern, Rate, for_test};
+
+mod explain;
+use crate::config::{CallLimits, Filter, Pattern, Rate, RoleConfig, Rules, for_test};
 use crate::exchange::{Answer, EventSink, Hop, Principal, ResultForm};
 use crate::mcp::{Body, ListKind, Message, Method, PerKind, Raw, Request};
 use crate::wire::json;
@@ -20,6 +22,7 @@ use crate::wire::json;
 struct Scripted {
     name: Arc<str>,
     offer: watch::Sender<Arc<Offer>>,
+    followed: Arc<Followed>,
     calls: AtomicUsize,
     dropped_with: Arc<std::sync::Mutex<Vec<Option<String>>>>,
 }
@@ -40,6 +43,10 @@ impl Upstream for Scripted {
 
     fn offer(&self) -> watch::Receiver<Arc<Offer>> {
         self.offer.subscribe()
+    }
+
+    fn followed(&self) -> &Arc<Followed> {
+        &self.followed
     }
 
     fn call(&self, call: AdmittedCall) -> BoxFuture<'_, Result<Outcome, GatewayError>> {
@@ -70,6 +77,7 @@ fn scripted(name: &str, offer: Offer) -> Arc<Scripted> {
     Arc::new(Scripted {
         name: name.into(),
         offer: watch::Sender::new(Arc::new(offer)),
+        followed: Arc::default(),
         calls: AtomicUsize::new(0),
         dropped_with: Arc::default(),
     })
@@ -109,8 +117,8 @@ fn patterns(texts: &[&str]) -> Vec<Pattern> {
 fn gateway(upstreams: Vec<Arc<dyn Upstream>>, change: impl FnOnce(&mut Config)) -> Arc<Gateway> {
     let mut config = for_test::config(&["a", "b"], &["open", "reader"]);
     let first = Arc::make_mut(config.upstreams.first_mut().unwrap());
-    first.tools.deny = patterns(&["drop"]);
-    config.clients[1].tools = Filter { allow: Some(patterns(&["a__read"])), deny: vec![] };
+    first.rules.tools.deny = patterns(&["drop"]);
+    config.clients[1].rules.tools = Filter { allow: Some(patterns(&["a__read"])), deny: vec![] };
     change(&mut config);
     Gateway::new(Arc::new(config), Arc::new(Metrics::default()), upstreams)
 }
@@ -153,6 +161,41 @@ async fn what_is_listed_is_callable_and_what_is_not_never_reaches_the_upstream()
 }
 
 #[tokio::test]
+async fn roles_only_narrow() {
+    let rules = |allow: Option<&[&str]>, deny: &[&str]| Rules {
+        tools: Filter { allow: allow.map(patterns), deny: patterns(deny) },
+        ..Rules::default()
+    };
+    let role = |name: &str, rules: Rules| Arc::new(RoleConfig { name: name.into(), rules });
+    let (readers, quiet) =
+        (role("readers", rules(Some(&["*read", "b__*"]), &[])), role("quiet", rules(None, &["b__read"])));
+    let upstreams = || -> Vec<Arc<dyn Upstream>> {
+        vec![scripted("a", ready(&["read", "write", "drop"])), scripted("b", ready(&["read", "x"]))]
+    };
+    for (roles, seen) in [
+        (vec![], vec!["a__read", "a__write", "b__read", "b__x"]),
+        (vec![&readers], vec!["a__read", "b__read", "b__x"]),
+        (vec![&quiet], vec!["a__read", "a__write", "b__x"]),
+        (vec![&readers, &quiet], vec!["a__read", "b__x"]),
+    ] {
+        let gateway = gateway(upstreams(), |config| {
+            let roles: Vec<_> = roles.into_iter().cloned().collect();
+            config.clients.iter_mut().for_each(|client| client.roles.clone_from(&roles));
+        });
+        refreshed(&gateway).await;
+        assert_eq!(names_seen(&gateway, 0), seen);
+        assert_eq!(
+            names_seen(&gateway, 1),
+            ["a__read"],
+            "a role gives nothing that the client's own rules do not"
+        );
+        for name in ["a__read", "a__write", "a__drop", "b__read", "b__x"] {
+            assert_eq!(gateway.call(call(0, name)).await.is_ok(), seen.contains(&name), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn denied_sounds_like_unknown_unless_revealed() {
     let quiet = gateway(vec![scripted("a", ready(&["drop"])), scripted("b", ready(&[]))], |_| {});
     refreshed(&quiet).await;
@@ -175,6 +218,7 @@ async fn an_absent_upstream_says_so_but_only_to_who_may_use_it() {
             reason: "the process exited with code 1".into(),
             since: Instant::now(),
             retry_at: Instant::now() + Duration::from_secs(7),
+            failures: 1,
         },
         ..Offer::default()
     };
@@ -315,7 +359,7 @@ fn watched(a: &Arc<Scripted>) -> Arc<Gateway> {
 }
 
 fn watch(gateway: &Arc<Gateway>, client: usize) -> Watch {
-    gateway.watch(&Principal { client, name: "x".into() }, &ListKind::ALL, None)
+    gateway.watch(&Principal { client, name: "x".into() }, &ListKind::ALL, None, Arc::default())
 }
 
 /// The changes that come within a second.
@@ -382,11 +426,11 @@ async fn who_does_not_read_misses_nothing_and_hears_it_once() {
     }
     assert_eq!(changes(&mut slow).await, 1);
     let principal = Principal { client: 0, name: "x".into() };
-    let mut back = gateway.watch(&principal, &ListKind::ALL, Some(seen));
+    let mut back = gateway.watch(&principal, &ListKind::ALL, Some(seen), Arc::default());
     assert_eq!(changes(&mut back).await, 1, "who comes back hears what happened meanwhile");
-    let mut told = gateway.watch(&principal, &ListKind::ALL, Some(back.seen().clone()));
+    let mut told = gateway.watch(&principal, &ListKind::ALL, Some(back.seen().clone()), Arc::default());
     assert_eq!(changes(&mut told).await, 0, "once");
-    let mut deaf = gateway.watch(&principal, &[], None);
+    let mut deaf = gateway.watch(&principal, &[], None, Arc::default());
     a.offer.send_replace(Arc::new(ready(&["v9"])));
     assert_eq!(changes(&mut deaf).await, 0, "nothing that was not asked for");
 }

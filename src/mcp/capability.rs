@@ -21,8 +21,13 @@ pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>, more: &[
     for capabilities in upstreams {
         for name in ROUTABLE.into_iter().filter(|name| has_capability(capabilities, name)) {
             let is_list = ListKind::ALL.iter().any(|kind| kind.capability() == name);
-            let promise = if is_list { json!({"listChanged": true}) } else { json!({}) };
-            merged.insert(name.to_owned(), promise);
+            let promise = merged.entry(name).or_insert_with(|| match is_list {
+                true => json!({"listChanged": true}),
+                false => json!({}),
+            });
+            if name == ListKind::Resources.capability() && tells_of_resources(capabilities) {
+                *promise = json!({"listChanged": true, "subscribe": true});
+            }
         }
     }
     let merged = Raw::from_value(&Value::Object(merged));
@@ -32,6 +37,14 @@ pub fn merge_capabilities<'a>(upstreams: impl Iterator<Item = &'a Raw>, more: &[
     let more: Vec<_> = more.iter().map(|(name, raw)| (*name, text(raw))).collect();
     draft.edit_object(&merged.object(), &more);
     Raw::trusted(draft.finish())
+}
+
+/// Whether `ServerCapabilities` promise updates of single resources.
+#[must_use]
+pub fn tells_of_resources(capabilities: &Raw) -> bool {
+    let resources = capabilities.object().raw(capabilities.bytes(), ListKind::Resources.capability());
+    let subscribe = resources.and_then(|resources| resources.object().raw(resources.bytes(), "subscribe"));
+    subscribe.is_some_and(|subscribe| subscribe.bytes().as_ref() == b"true")
 }
 
 /// Whether `ServerCapabilities` name a capability.
@@ -53,11 +66,12 @@ mod tests {
         let upstreams = [
             raw(r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"x":{}}"#),
             raw(r#"{"resources":{"subscribe":true},"completions":null}"#),
+            raw(r#"{"resources":{"subscribe":false}}"#),
         ];
         let extensions = raw(r#"{"a/b":{"n":1e2}}"#);
         assert_eq!(
             merge_capabilities(upstreams.iter(), &[("tasks", None), ("extensions", Some(extensions))]).text(),
-            r#"{"prompts":{"listChanged":true},"resources":{"listChanged":true},"tools":{"listChanged":true},"extensions":{"a/b":{"n":1e2}}}"#
+            r#"{"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true},"extensions":{"a/b":{"n":1e2}}}"#
         );
         assert_eq!(merge_capabilities([].into_iter(), &[]).text(), r#"{"tools":{"listChanged":true}}"#);
     }

@@ -19,6 +19,8 @@ pub enum Routing {
     Extension,
     /// Goes to the upstream that has the task `params.taskId`.
     Task,
+    /// Goes to every upstream that lists tasks, one page after the other.
+    Tasks,
 }
 
 macro_rules! methods {
@@ -60,10 +62,11 @@ macro_rules! methods {
             pub fn capability(self) -> Option<&'static str> {
                 match (self.routing(), self) {
                     (_, Self::SetLevel) => Some("logging"),
+                    (_, Self::ResourcesUnsubscribe) => Some(ListKind::Resources.capability()),
                     (Routing::List(kind) | Routing::Name(kind), _) => Some(kind.capability()),
                     (Routing::Uri, _) => Some(ListKind::Resources.capability()),
                     (Routing::Reference, _) => Some("completions"),
-                    (Routing::Local | Routing::Extension | Routing::Task, _) => None,
+                    (Routing::Local | Routing::Extension | Routing::Task | Routing::Tasks, _) => None,
                 }
             }
 
@@ -89,9 +92,12 @@ methods! {
     ResourcesList "resources/list" Routing::List(ListKind::Resources);
     TemplatesList "resources/templates/list" Routing::List(ListKind::Templates);
     ResourcesRead "resources/read" Routing::Uri;
+    ResourcesSubscribe "resources/subscribe" Routing::Uri;
+    ResourcesUnsubscribe "resources/unsubscribe" Routing::Local;
     Complete "completion/complete" Routing::Reference;
     TasksGet "tasks/get" Routing::Task;
     TasksResult "tasks/result" Routing::Task;
     TasksUpdate "tasks/update" Routing::Task;
     TasksCancel "tasks/cancel" Routing::Task;
+    TasksList "tasks/list" Routing::Tasks;
 }

@@ -29,27 +29,36 @@ impl Method {
     /// Whether the method is one of tasks of this kind.
     #[must_use]
     pub fn has_tasks(self, mode: TaskMode) -> bool {
-        let own = match mode {
-            TaskMode::ByCaller => Self::TasksResult,
-            TaskMode::ByServer => Self::TasksUpdate,
+        let is_own = match mode {
+            TaskMode::ByCaller => matches!(self, Self::TasksResult | Self::TasksList),
+            TaskMode::ByServer => self == Self::TasksUpdate,
         };
-        self == own || matches!(self, Self::TasksGet | Self::TasksCancel)
+        is_own || matches!(self, Self::TasksGet | Self::TasksCancel)
     }
 }
 
 /// The capability `tasks` of the gateway, out of those of servers that have tasks of tools; `None` if there are
-/// none. Tasks are cancelled where one of them can; none are listed.
+/// none. Tasks are cancelled and listed as soon as one of them can do that.
 #[must_use]
 pub fn merge<'a>(servers: impl Iterator<Item = &'a Raw>) -> Option<Raw> {
     let declared = servers.filter_map(|all| all.object().raw(all.bytes(), "tasks")).collect::<Vec<_>>();
-    let can_cancel = declared
-        .iter()
-        .any(|tasks| tasks.object().raw(tasks.bytes(), "cancel").is_some_and(|cancel| cancel.is_object()));
     let mut merged = serde_json::json!({"requests": {"tools": {"call": {}}}});
-    if let (true, Some(members)) = (can_cancel, merged.as_object_mut()) {
-        members.insert("cancel".to_owned(), serde_json::json!({}));
+    for key in ["cancel", "list"].into_iter().filter(|key| declared.iter().any(|tasks| has(tasks, key))) {
+        if let Some(members) = merged.as_object_mut() {
+            members.insert(key.to_owned(), serde_json::json!({}));
+        }
     }
     (!declared.is_empty()).then(|| Raw::from_value(&merged))
+}
+
+/// Whether a server with these capabilities lists its tasks.
+#[must_use]
+pub fn lists(capabilities: &Raw) -> bool {
+    capabilities.object().raw(capabilities.bytes(), "tasks").is_some_and(|tasks| has(&tasks, "list"))
+}
+
+fn has(tasks: &Raw, key: &str) -> bool {
+    tasks.object().raw(tasks.bytes(), key).is_some_and(|found| found.is_object())
 }
 
 /// Where the id of a new task stands in the answer to a call; `None` if the answer creates none.

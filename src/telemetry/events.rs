@@ -120,6 +120,8 @@ pub struct UpstreamFailed<'a> {
     pub reason: &'a str,
     /// When it is tried again.
     pub retry_in: Duration,
+    /// How many attempts in a row failed, or did not last.
+    pub failures: u32,
 }
 
 /// The tools of a connected upstream were read again.
@@ -289,12 +291,14 @@ impl UpstreamFailed<'_> {
     pub fn emit(&self, metrics: &Metrics) {
         metrics.up.with(&[self.upstream], |cell| cell.set(0));
         metrics.connect_failures.with(&[self.upstream], IntCounter::inc);
+        metrics.set_failures(self.upstream, self.failures);
         warn!(
             target: "waypost::upstream",
             event = "upstream_failed",
             upstream = self.upstream,
             reason = clip(self.reason, MAX_REASON),
             retry_in_ms = ms(self.retry_in),
+            failures = self.failures,
         );
     }
 }
@@ -546,7 +550,8 @@ mod tests {
             took: Duration::from_millis(5),
             is_restart,
         };
-        UpstreamFailed { upstream: "u", reason: "exit 1", retry_in: Duration::from_secs(1) }.emit(&metrics);
+        UpstreamFailed { upstream: "u", reason: "exit 1", retry_in: Duration::from_secs(1), failures: 1 }
+            .emit(&metrics);
         assert!(metrics.render().contains("waypost_upstream_up{upstream=\"u\"} 0"));
         connected(false).emit(&metrics);
         assert!(metrics.render().contains("waypost_upstream_up{upstream=\"u\"} 1"));
@@ -666,7 +671,10 @@ mod tests {
         let reason = "r";
         let retry_in = Duration::ZERO;
         assert_eq!(level(&|| call(CallOutcome::Unavailable).emit(&metrics)), "info");
-        assert_eq!(level(&|| UpstreamFailed { upstream: "u", reason, retry_in }.emit(&metrics)), "warn");
+        assert_eq!(
+            level(&|| UpstreamFailed { upstream: "u", reason, retry_in, failures: 1 }.emit(&metrics)),
+            "warn"
+        );
         assert_eq!(level(&|| UpstreamLost { upstream: "u", reason }.emit(&metrics)), "warn");
         assert_eq!(level(&|| UpstreamStderr { upstream: "u", line: "l" }.emit(&metrics)), "info");
         assert_eq!(level(&|| EntrySkipped { upstream: "u", entry: "e", reason }.emit(&metrics)), "warn");

@@ -18,10 +18,32 @@ pub struct Listening {
     pub upstreams: usize,
 }
 
-/// A signal asks the gateway to end.
+/// The gateway serves the client that launched it.
+#[derive(Debug)]
+pub struct Launched<'a> {
+    /// The name of the client.
+    pub client: &'a str,
+    /// Where health, metrics and status are served.
+    pub admin: Option<SocketAddr>,
+    /// How many upstreams are being connected.
+    pub upstreams: usize,
+}
+
+/// An address that is not needed could not be listened on.
+#[derive(Debug)]
+pub struct ListenFailed<'a> {
+    /// Its key in the configuration.
+    pub key: &'static str,
+    /// The address.
+    pub address: SocketAddr,
+    /// Why.
+    pub reason: &'a str,
+}
+
+/// A signal, or the end of its input, asks the gateway to end.
 #[derive(Debug)]
 pub struct Stopping {
-    /// The signal.
+    /// The signal, or what else it was.
     pub signal: &'static str,
     /// How long calls in flight may take.
     pub drain: Duration,
@@ -60,6 +82,33 @@ impl Listening {
             admin = self.admin.map(|address| format!("http://{address}")),
             upstreams = self.upstreams,
             version = env!("CARGO_PKG_VERSION"),
+        );
+    }
+}
+
+impl Launched<'_> {
+    /// Logs.
+    pub fn emit(&self) {
+        info!(
+            target: "waypost",
+            event = "launched",
+            client = self.client,
+            admin = self.admin.map(|address| format!("http://{address}")),
+            upstreams = self.upstreams,
+            version = env!("CARGO_PKG_VERSION"),
+        );
+    }
+}
+
+impl ListenFailed<'_> {
+    /// Logs.
+    pub fn emit(&self) {
+        warn!(
+            target: "waypost",
+            event = "listen_failed",
+            key = self.key,
+            address = %self.address,
+            reason = self.reason,
         );
     }
 }

@@ -73,6 +73,14 @@ metrics! {
         "Connections made after an earlier one was lost."
     UPSTREAM_CONNECT_FAILURES Kind::Counter, "waypost_upstream_connect_failures_total" ["upstream"]
         "Attempts to connect that failed."
+    UPSTREAM_FAILURES Kind::Gauge, "waypost_upstream_failures" ["upstream"]
+        "Failures in a row: attempts that failed, and connections that did not last a minute. Five and more are a crash loop."
+    BREAKER_OPEN Kind::Gauge, "waypost_upstream_breaker_open" ["upstream"]
+        "1 while the upstream's breaker lets no call through but one to see, else 0."
+    CALLS_REPEATED Kind::Counter, "waypost_calls_repeated_total" ["upstream"]
+        "Calls that were sent a second time because the first was lost and repeating does no harm."
+    HEALTH_CHECKS_MISSED Kind::Counter, "waypost_upstream_health_checks_missed_total" ["upstream"]
+        "Times that the upstream was asked whether it lives and nothing came from it."
     UPSTREAM_NOISE Kind::Counter, "waypost_upstream_noise_total" ["upstream"]
         "Things an upstream sent that were no message."
     EVENTS_MISSED Kind::Counter, "waypost_events_missed_total" ["upstream"]
@@ -87,6 +95,12 @@ metrics! {
         "Sessions opened."
     STREAMS_OPEN Kind::Gauge, "waypost_streams_open" ["kind"]
         "Streams that stay open to tell clients of changes, now."
+    MESSAGE_BYTES Kind::Gauge, "waypost_message_bytes" []
+        "Bytes that messages of more than 64 KiB hold now, of all clients and upstreams; `limits.memory` bounds it."
+    SUBSCRIPTIONS Kind::Gauge, "waypost_resource_subscriptions" ["upstream"]
+        "Resources that clients have subscribed to now, each counted once for every session or stream."
+    SUBSCRIPTIONS_LOST Kind::Counter, "waypost_resource_subscriptions_lost_total" ["upstream"]
+        "Subscriptions of clients that the upstream would not renew after a new connection or session."
     REQUESTS_REFUSED Kind::Counter, "waypost_requests_refused_total" ["status"]
         "HTTP requests refused before they were calls: credentials, Host, Origin, shape, size, edge limit."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]
@@ -122,7 +136,7 @@ static LABELS: &[(&str, &str)] = &[
     ("version", "The version of the program."),
     (
         "kind",
-        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`.",
+        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`. `connection`: one of HTTP+SSE.",
     ),
 ];
 

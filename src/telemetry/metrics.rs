@@ -12,6 +12,7 @@ use super::list::{self, Spec};
 use super::process::{self, Usage};
 use super::throttle::Throttle;
 use crate::config::Config;
+use crate::exchange::Budget;
 
 /// The content type of [`Metrics::render`].
 pub const METRICS_CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -40,6 +41,10 @@ pub struct Metrics {
     pub(super) connects: Family<IntCounter>,
     pub(super) restarts: Family<IntCounter>,
     pub(super) connect_failures: Family<IntCounter>,
+    pub(super) failures: Family<IntGauge>,
+    pub(super) breaker: Family<IntGauge>,
+    pub(super) repeated: Family<IntCounter>,
+    pub(super) checks_missed: Family<IntCounter>,
     pub(super) noise: Family<IntCounter>,
     pub(super) events_missed: Family<IntCounter>,
     pub(super) tools: Family<IntGauge>,
@@ -47,15 +52,19 @@ pub struct Metrics {
     pub(super) sessions: Family<IntGauge>,
     pub(super) sessions_opened: Family<IntCounter>,
     streams_open: Family<IntGauge>,
+    subscriptions: Family<IntGauge>,
+    pub(super) subscriptions_lost: Family<IntCounter>,
     pub(super) refused: Family<IntCounter>,
     config: Family<IntGauge>,
     build: Family<IntGauge>,
     start: Family<Gauge>,
+    budget: Budget,
     pub(super) noise_lines: Throttle,
     pub(super) missed_lines: Throttle,
     pub(super) refusal_lines: Throttle,
     pub(super) entry_lines: Throttle,
     pub(super) stderr_lines: Throttle,
+    pub(super) subscription_lines: Throttle,
 }
 
 impl Default for Metrics {
@@ -75,6 +84,10 @@ impl Default for Metrics {
             connects: Family::new(&list::UPSTREAM_CONNECTS),
             restarts: Family::new(&list::UPSTREAM_RESTARTS),
             connect_failures: Family::new(&list::UPSTREAM_CONNECT_FAILURES),
+            failures: Family::new(&list::UPSTREAM_FAILURES),
+            breaker: Family::new(&list::BREAKER_OPEN),
+            repeated: Family::new(&list::CALLS_REPEATED),
+            checks_missed: Family::new(&list::HEALTH_CHECKS_MISSED),
             noise: Family::new(&list::UPSTREAM_NOISE),
             events_missed: Family::new(&list::EVENTS_MISSED),
             tools: Family::new(&list::UPSTREAM_TOOLS),
@@ -82,15 +95,19 @@ impl Default for Metrics {
             sessions: Family::new(&list::SESSIONS),
             sessions_opened: Family::new(&list::SESSIONS_OPENED),
             streams_open: Family::new(&list::STREAMS_OPEN),
+            subscriptions: Family::new(&list::SUBSCRIPTIONS),
+            subscriptions_lost: Family::new(&list::SUBSCRIPTIONS_LOST),
             refused: Family::new(&list::REQUESTS_REFUSED),
             config: Family::new(&list::CONFIG_INFO),
             build: Family::new(&list::BUILD_INFO),
             start: Family::new(&list::START_TIME),
+            budget: Budget::new(usize::MAX),
             noise_lines: Throttle::new(1, minute),
             missed_lines: Throttle::new(1, minute),
             refusal_lines: Throttle::new(LINES_PER_MINUTE, minute),
             entry_lines: Throttle::new(LINES_PER_MINUTE, minute),
             stderr_lines: Throttle::new(STDERR_LINES_PER_MINUTE, minute),
+            subscription_lines: Throttle::new(LINES_PER_MINUTE, minute),
         };
         metrics.start_at_zero();
         metrics
@@ -104,7 +121,8 @@ impl Metrics {
     pub fn new(config: &Config) -> Self {
         let upstreams = config.upstreams.iter().map(|upstream| &*upstream.name);
         let clients = config.clients.iter().map(|client| &*client.name);
-        Self::at_start(&config.hash, upstreams, clients)
+        let budget = Budget::new(config.limits.memory);
+        Self { budget, ..Self::at_start(&config.hash, upstreams, clients) }
     }
 
     fn at_start<'a>(
@@ -144,7 +162,15 @@ impl Metrics {
 
     fn register_upstream(&self, upstream: &str) {
         let labels = [upstream];
-        for gauge in [&self.up, &self.tools, &self.calls_in_flight] {
+        let gauges = [
+            &self.up,
+            &self.tools,
+            &self.calls_in_flight,
+            &self.subscriptions,
+            &self.failures,
+            &self.breaker,
+        ];
+        for gauge in gauges {
             gauge.cell(&labels);
         }
         let counters = [
@@ -152,15 +178,42 @@ impl Metrics {
             &self.restarts,
             &self.connect_failures,
             &self.noise,
+            &self.repeated,
+            &self.checks_missed,
             &self.events_missed,
             &self.entries_skipped,
             &self.request_bytes,
             &self.response_bytes,
             &self.questions,
+            &self.subscriptions_lost,
         ];
         for counter in counters {
             counter.cell(&labels);
         }
+    }
+
+    /// What large messages may take of the memory; the gauge shows what they hold.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Whether the breaker of an upstream is open.
+    #[must_use]
+    pub fn is_breaker_open(&self, upstream: &str) -> bool {
+        self.breaker.cell(&[upstream]).is_some_and(|cell| cell.get() > 0)
+    }
+
+    /// How many calls are with `upstream` now.
+    #[must_use]
+    pub fn calls_in_flight(&self, upstream: &str) -> u64 {
+        let gauge = self.calls_in_flight.cell(&[upstream]);
+        gauge.map_or(0, |gauge| u64::try_from(gauge.get()).unwrap_or_default())
+    }
+
+    /// An upstream has failed so often in a row; zero once it has lasted.
+    pub fn set_failures(&self, upstream: &str, failures: u32) {
+        self.failures.with(&[upstream], |cell| cell.set(failures.into()));
     }
 
     /// Counts a call as being with `upstream` until the guard is dropped.
@@ -179,6 +232,15 @@ impl Metrics {
             gauge.inc();
         }
         OpenStream(gauge)
+    }
+
+    /// Counts a resource of `upstream` as followed until the guard is dropped.
+    pub fn subscribed(&self, upstream: &str) -> Subscribed {
+        let gauge = self.subscriptions.cell(&[upstream]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        Subscribed(gauge)
     }
 
     /// Everything, as Prometheus text (`version=0.0.4`). Reads files under `/proc`: not for a thread that
@@ -208,6 +270,10 @@ impl Metrics {
             self.connects.collect(),
             self.restarts.collect(),
             self.connect_failures.collect(),
+            self.failures.collect(),
+            self.breaker.collect(),
+            self.repeated.collect(),
+            self.checks_missed.collect(),
             self.noise.collect(),
             self.events_missed.collect(),
             self.tools.collect(),
@@ -215,6 +281,9 @@ impl Metrics {
             self.sessions.collect(),
             self.sessions_opened.collect(),
             self.streams_open.collect(),
+            gauge(&list::MESSAGE_BYTES, Some(self.budget.held() as u64)),
+            self.subscriptions.collect(),
+            self.subscriptions_lost.collect(),
             self.refused.collect(),
             self.config.collect(),
             self.build.collect(),
@@ -281,6 +350,19 @@ impl Drop for OpenStream {
     }
 }
 
+/// A resource that somebody follows, as long as this lives.
+#[derive(Debug)]
+#[must_use = "nobody counts as following it once this is dropped"]
+pub struct Subscribed(Option<IntGauge>);
+
+impl Drop for Subscribed {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
+    }
+}
+
 /// What a stream that stays open belongs to, as a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
@@ -288,11 +370,13 @@ pub enum StreamKind {
     Session,
     /// A subscription.
     Subscription,
+    /// A connection over HTTP+SSE.
+    Connection,
 }
 
 impl StreamKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Session, Self::Subscription];
+    pub const ALL: [Self; 3] = [Self::Session, Self::Subscription, Self::Connection];
 
     /// The label.
     #[must_use]
@@ -300,6 +384,7 @@ impl StreamKind {
         match self {
             Self::Session => "session",
             Self::Subscription => "subscription",
+            Self::Connection => "connection",
         }
     }
 }

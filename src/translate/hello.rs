@@ -231,7 +231,8 @@ fn result_meta(response: &Response, name: &str) -> Option<Raw> {
 }
 
 /// The strings of a JSON array; what is none is left out.
-fn strings(raw: Option<&Raw>) -> Vec<String> {
+#[must_use]
+pub fn strings(raw: Option<&Raw>) -> Vec<String> {
     let list: Vec<Value> = raw.and_then(|raw| serde_json::from_slice(raw.bytes()).ok()).unwrap_or_default();
     list.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
 }

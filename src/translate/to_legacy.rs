@@ -33,7 +33,12 @@ impl Onward<'_> {
                 self.reference(request).map(|changed| ("ref", Some(changed))).into_iter().collect()
             }
             Some(
-                Routing::Name(_) | Routing::Uri | Routing::Local | Routing::List(_) | Routing::Extension,
+                Routing::Name(_)
+                | Routing::Uri
+                | Routing::Local
+                | Routing::List(_)
+                | Routing::Extension
+                | Routing::Tasks,
             )
             | None => Vec::new(),
         }

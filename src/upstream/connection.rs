@@ -10,7 +10,8 @@ use super::modern::Modern;
 use super::question::QuestionSink;
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
-use crate::mcp::{Raw, Response};
+use crate::gateway::Followed;
+use crate::mcp::{Raw, Response, tells_of_resources};
 use crate::translate::hello::Hello;
 use crate::wire::mirror::Mirrors;
 
@@ -44,6 +45,14 @@ impl Connection {
     /// Whether retries mean anything to its server.
     pub(super) fn knows_retries(&self) -> bool {
         matches!(&self.dialect, Dialect::Modern(_))
+    }
+
+    /// What it is asked to see whether it lives.
+    pub(super) fn sign_of_life(&self) -> &'static str {
+        match &self.dialect {
+            Dialect::Legacy(_) => "ping",
+            Dialect::Modern(_) => "server/discover",
+        }
     }
 
     /// What the server said about itself.
@@ -89,6 +98,23 @@ impl Connection {
         match &self.dialect {
             Dialect::Legacy(legacy) => legacy.ask(method, params).await,
             Dialect::Modern(modern) => modern.ask(method, params).await,
+        }
+    }
+
+    /// Whether its server tells of changes of single resources; one that said nothing about itself may.
+    pub(super) fn tells_of_resources(&self) -> bool {
+        self.hello().capabilities.as_ref().is_none_or(tells_of_resources)
+    }
+
+    /// Keeps the server telling of what clients follow, for as long as the future lives. It does not end.
+    pub(super) async fn follow(&self, followed: &Followed) {
+        if !self.tells_of_resources() {
+            followed.unsettle();
+            return std::future::pending().await;
+        }
+        match &self.dialect {
+            Dialect::Legacy(legacy) => legacy.follow(followed).await,
+            Dialect::Modern(modern) => modern.follow(followed).await,
         }
     }
 

@@ -26,6 +26,13 @@ pub(super) struct Failure {
     pub(super) scope: Scope,
 }
 
+impl From<GatewayError> for Failure {
+    fn from(error: GatewayError) -> Self {
+        let failure = Self::new(error.kind, error.text);
+        Self { cause: error.cause, executed: error.executed, retry_after: error.retry_after, ..failure }
+    }
+}
+
 /// How far a failure reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {

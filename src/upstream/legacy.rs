@@ -3,17 +3,19 @@
 //!
 //! Must not know: how the era was found out.
 
+mod following;
+mod level;
 mod stream;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::{Mutex as AsyncMutex, watch};
-use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+
+use level::AskedLevel;
 
 use super::failure::Failure;
 use super::listener::{Listener, Logs};
@@ -28,11 +30,6 @@ use crate::translate::hello::{
 use crate::translate::to_legacy::{self, Onward};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
 
-/// How long a change of the log level may delay a call.
-const LEVEL_GRACE: Duration = Duration::from_secs(2);
-/// The levels of log messages, most verbose first.
-const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
 /// A connection to a legacy server, its handshake done.
 #[derive(Debug)]
 pub(super) struct Legacy {
@@ -40,7 +37,7 @@ pub(super) struct Legacy {
     hello: Hello,
     session: watch::Sender<Session>,
     renewing: AsyncMutex<()>,
-    level: Mutex<usize>,
+    level: AskedLevel,
     _stream: DropGuard,
 }
 
@@ -64,8 +61,8 @@ pub(super) struct Handshake {
 /// Why a handshake did not come about.
 #[derive(Debug)]
 pub(super) enum NotOpened {
-    /// The server said so.
-    Answer(NoHandshake),
+    /// The server said so, with this HTTP status, where that was not 200.
+    Answer(NoHandshake, Option<u16>),
     /// It could not be asked.
     Failure(Failure),
 }
@@ -78,7 +75,7 @@ pub(super) async fn shake_hands(wire: &Wire) -> Result<Handshake, NotOpened> {
     };
     let write = |id: &Id| write_initialize(id, questions);
     let reply = wire.ask(write, Arc::default()).await.map_err(NotOpened::Failure)?;
-    let hello = read_initialize(&reply.response).map_err(NotOpened::Answer)?;
+    let hello = read_initialize(&reply.response).map_err(|said| NotOpened::Answer(said, reply.status))?;
     let session = Session::first(&hello, reply.session);
     let headers = Arc::clone(&session.headers);
     wire.transport.notify(write_initialized(), headers).await.map_err(NotOpened::Failure)?;
@@ -97,17 +94,25 @@ impl Session {
 }
 
 impl NotOpened {
+    /// The HTTP status that it came with, where there was one and it was not 200.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Answer(_, status) => *status,
+            Self::Failure(failure) => failure.status,
+        }
+    }
+
     /// The same as a failure of the connection attempt.
     pub(super) fn into_failure(self) -> Failure {
         match self {
             Self::Failure(failure) => failure,
-            Self::Answer(NoHandshake::Modern) => {
+            Self::Answer(NoHandshake::Modern, _) => {
                 Failure::broken("it speaks only revisions without a handshake")
             }
-            Self::Answer(NoHandshake::Refused(code, message)) => {
+            Self::Answer(NoHandshake::Refused(code, message), _) => {
                 Failure::broken(format!("it refused the handshake with error {code}")).because(message)
             }
-            Self::Answer(NoHandshake::UnknownVersion(version)) => {
+            Self::Answer(NoHandshake::UnknownVersion(version), _) => {
                 Failure::broken("it answered the handshake with an unknown protocol version").because(version)
             }
         }
@@ -130,7 +135,7 @@ impl Legacy {
             hello: handshake.hello,
             session,
             renewing: AsyncMutex::new(()),
-            level: Mutex::new(LEVELS.len()),
+            level: AskedLevel::default(),
             _stream: ended.drop_guard(),
         }
     }
@@ -225,8 +230,9 @@ impl Legacy {
         if handshake.hello.version != self.hello.version {
             return Err(self.broken(Failure::unavailable("it changed its protocol version")));
         }
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = LEVELS.len();
-        self.session.send_replace(Session { generation: lost + 1, ..handshake.session });
+        let session = Session { generation: lost + 1, ..handshake.session };
+        Box::pin(self.renew_level(&session)).await;
+        self.session.send_replace(session);
         // It may have been restarted as something else.
         self.wire.unsolicited.doubt(&ListKind::ALL);
         Ok(())
@@ -239,26 +245,6 @@ impl Legacy {
             endpoint.note(&failure);
         }
         failure
-    }
-
-    /// Asks the server for more log messages if this call wants more than any before. On a pipe they could
-    /// not be told apart by call, so nobody asks for them.
-    async fn raise_level(&self, call: &Call) {
-        let Some(name) = call.hop.log_level.as_ref().and_then(Raw::string) else { return };
-        let Some(wanted) = LEVELS.iter().position(|level| *level == name) else { return };
-        if matches!(self.wire.transport, Transport::Stdio(_)) || !self.hello.has("logging") {
-            return;
-        }
-        let is_news = {
-            let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_news = wanted < *level;
-            *level = wanted.min(*level);
-            is_news
-        };
-        if is_news {
-            let params = [("level", Raw::from_text(&name))];
-            drop(timeout(LEVEL_GRACE, Box::pin(self.ask("logging/setLevel", &params))).await);
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Must not know: how the era was found out.
 
+mod following;
 mod subscription;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub(super) struct Modern {
     wire: Arc<Wire>,
     hello: Hello,
     mirrors: ArcSwap<Mirrors>,
+    tasks: TaskTracker,
     _subscription: DropGuard,
 }
 
@@ -65,7 +67,13 @@ impl Modern {
                 }
             });
         }
-        Self { wire, hello, mirrors: ArcSwap::default(), _subscription: ended.drop_guard() }
+        Self {
+            wire,
+            hello,
+            mirrors: ArcSwap::default(),
+            tasks: tasks.clone(),
+            _subscription: ended.drop_guard(),
+        }
     }
 
     pub(super) fn hello(&self) -> &Hello {
@@ -141,7 +149,7 @@ fn refuse_errors(call: &Call) -> Result<(), Failure> {
 /// How a request is taken back: by a message, or by closing its stream.
 fn farewell(wire: &Wire, cancel: Cancel) -> Farewell {
     match wire.transport {
-        Transport::Stdio(_) => Farewell::Cancelled(cancel),
+        Transport::Stdio(_) | Transport::Sse(_) => Farewell::Cancelled(cancel),
         Transport::Http(_) => Farewell::Silent,
     }
 }

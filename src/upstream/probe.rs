@@ -15,11 +15,13 @@ use super::legacy::{Handshake, Legacy, NotOpened, shake_hands};
 use super::modern::{self, Modern};
 use super::transport::child::Family;
 use super::transport::http::{Endpoint, Surroundings};
+use super::transport::sse::Stream;
 use super::transport::stdio::{self, Pipe};
 use super::transport::{Reply, Transport};
 use super::unsolicited::Unsolicited;
 use super::wire::Wire;
-use crate::config::{self, UpstreamConfig};
+use crate::config::{self, HttpKind, UpstreamConfig};
+use crate::gateway::Followed;
 use crate::mcp::{Era, ProtocolVersion};
 use crate::telemetry::Metrics;
 use crate::translate::hello::{Discovery, Hello, NoHandshake, read_discover, write_discover};
@@ -37,6 +39,7 @@ pub(super) struct Dialer {
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
     memory: Mutex<Memory>,
+    followed: Arc<Followed>,
 }
 
 /// What earlier connections showed.
@@ -45,6 +48,8 @@ struct Memory {
     era: Option<Era>,
     /// Its process ended when it was probed: it must not be probed again.
     dies_of_probe: bool,
+    /// It speaks HTTP+SSE.
+    speaks_sse: bool,
 }
 
 /// What a probe showed.
@@ -62,8 +67,9 @@ impl Dialer {
         message_limit: usize,
         metrics: Arc<Metrics>,
         tasks: TaskTracker,
+        followed: Arc<Followed>,
     ) -> Self {
-        Self { config, message_limit, metrics, tasks, memory: Mutex::default() }
+        Self { config, message_limit, metrics, tasks, followed, memory: Mutex::default() }
     }
 
     /// Connects, finding out the era where it is neither configured nor remembered. Whoever calls bounds the
@@ -72,6 +78,17 @@ impl Dialer {
     /// # Errors
     /// If the server cannot be reached, or speaks nothing that we do.
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        if let config::Transport::Http(http) = &self.config.transport {
+            if http.kind == Some(HttpKind::Sse) {
+                return self.open_sse(http, self.config.connect_timeout).await.map_err(NotSse::into_failure);
+            }
+            if self.memory().speaks_sse {
+                match self.open_sse(http, self.patience()).await {
+                    Err(NotSse::NoStream(_)) => *self.memory() = Memory::default(),
+                    opened => return opened.map_err(NotSse::into_failure),
+                }
+            }
+        }
         let memory = *self.memory();
         let wire = self.open()?;
         match self.config.era.or(memory.era) {
@@ -83,8 +100,7 @@ impl Dialer {
 
     /// Opens the transport.
     fn open(&self) -> Result<Arc<Wire>, Failure> {
-        let unsolicited =
-            Arc::new(Unsolicited::new(Arc::clone(&self.config.name), Arc::clone(&self.metrics)));
+        let unsolicited = self.unsolicited();
         let transport = match &self.config.transport {
             config::Transport::Stdio(command) => {
                 let family =
@@ -92,23 +108,63 @@ impl Dialer {
                 let bounds = stdio::Bounds {
                     message: self.message_limit,
                     stream_idle: self.config.resilience.stream_idle,
+                    budget: self.metrics.budget().clone(),
                     write_stall: self.config.timeout,
                 };
                 let pipe = Pipe::open(command, &family, Arc::clone(&unsolicited), bounds)?;
                 Transport::Stdio(pipe)
             }
-            config::Transport::Http(http) => {
-                let surroundings = Surroundings {
-                    unsolicited: Arc::clone(&unsolicited),
-                    tasks: &self.tasks,
-                    message_limit: self.message_limit,
-                    stream_idle: self.config.resilience.stream_idle,
-                    connect_timeout: self.config.connect_timeout,
-                };
-                Transport::Http(Endpoint::new(http, surroundings)?)
-            }
+            config::Transport::Http(http) => Transport::Http(self.endpoint(http, &unsolicited)?),
         };
         Ok(Arc::new(Wire::new(transport, unsolicited)))
+    }
+
+    fn unsolicited(&self) -> Arc<Unsolicited> {
+        let (name, metrics) = (Arc::clone(&self.config.name), Arc::clone(&self.metrics));
+        Arc::new(Unsolicited::new(name, metrics, Arc::clone(&self.followed)))
+    }
+
+    fn endpoint(&self, http: &config::Http, unsolicited: &Arc<Unsolicited>) -> Result<Endpoint, Failure> {
+        let surroundings = Surroundings {
+            unsolicited: Arc::clone(unsolicited),
+            tasks: &self.tasks,
+            message_limit: self.message_limit,
+            stream_idle: self.config.resilience.stream_idle,
+            budget: self.metrics.budget().clone(),
+            connect_timeout: self.config.connect_timeout,
+        };
+        Endpoint::new(http, surroundings)
+    }
+
+    /// Connects over HTTP+SSE, which only legacy servers speak. The stream begins within `patience`.
+    async fn open_sse(&self, http: &config::Http, patience: Duration) -> Result<Connection, NotSse> {
+        let unsolicited = self.unsolicited();
+        let site = self.endpoint(http, &unsolicited).map_err(NotSse::Failed)?;
+        let opening = Box::pin(Stream::open(&site, Arc::clone(&unsolicited), &self.tasks));
+        let stream = match timeout(patience, opening).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(failure)) if has_no_stream(failure.status) => return Err(NotSse::NoStream(failure)),
+            Ok(Err(failure)) => return Err(NotSse::Failed(failure)),
+            Err(_) => return Err(NotSse::NoStream(Failure::unavailable("it opened no stream in time"))),
+        };
+        let wire = Arc::new(Wire::new(Transport::Sse(stream), unsolicited));
+        match Box::pin(shake_hands(&wire)).await {
+            Ok(handshake) => {
+                self.memory().speaks_sse = true;
+                Ok(self.legacy(wire, handshake))
+            }
+            Err(error) => Err(NotSse::Failed(self.unfit(error))),
+        }
+    }
+
+    /// Tries HTTP+SSE at an address that does not take our messages. That it has no such stream either leaves
+    /// the first answer as it was.
+    async fn fall_back(&self, http: &config::Http, error: NotOpened) -> Result<Connection, Failure> {
+        match self.open_sse(http, self.patience()).await {
+            Ok(connection) => Ok(connection),
+            Err(NotSse::Failed(failure)) => Err(failure),
+            Err(NotSse::NoStream(_)) => Err(self.unfit(error)),
+        }
     }
 
     /// Asks a server for its era by `server/discover`, and goes on accordingly.
@@ -188,20 +244,25 @@ impl Dialer {
         match opened {
             Ok(Opened::Legacy(handshake)) => Ok(self.legacy(wire, handshake)),
             Ok(Opened::Modern(hello)) => Ok(self.modern(wire, hello)),
-            Err(NotOpened::Answer(NoHandshake::Modern)) if self.config.era.is_none() => {
+            Err(NotOpened::Answer(NoHandshake::Modern, _)) if self.config.era.is_none() => {
                 match judge(&wire, Box::pin(discover(&wire)).await)? {
                     Verdict::Modern(hello) => Ok(self.modern(wire, hello)),
-                    Verdict::Legacy => Err(self.unfit(NotOpened::Answer(NoHandshake::Modern))),
+                    Verdict::Legacy => Err(self.unfit(NotOpened::Answer(NoHandshake::Modern, None))),
                     Verdict::Died(failure) => Err(failure),
                 }
             }
-            Err(error) => Err(self.unfit(error)),
+            Err(error) => match &self.config.transport {
+                config::Transport::Http(http) if http.kind.is_none() && is_unfit(error.status()) => {
+                    self.fall_back(http, error).await
+                }
+                config::Transport::Http(_) | config::Transport::Stdio(_) => Err(self.unfit(error)),
+            },
         }
     }
 
     /// A handshake failed: what was remembered may be wrong.
     fn unfit(&self, error: NotOpened) -> Failure {
-        if matches!(error, NotOpened::Answer(_)) {
+        if matches!(error, NotOpened::Answer(..)) {
             *self.memory() = Memory::default();
         }
         error.into_failure()
@@ -213,7 +274,7 @@ impl Dialer {
     }
 
     fn modern(&self, wire: Arc<Wire>, hello: Hello) -> Connection {
-        *self.memory() = Memory { era: Some(Era::Modern), dies_of_probe: false };
+        *self.memory() = Memory { era: Some(Era::Modern), ..Memory::default() };
         Connection::new(Dialect::Modern(Modern::new(wire, hello, &self.tasks)))
     }
 
@@ -227,6 +288,34 @@ impl Dialer {
 enum Opened {
     Legacy(Handshake),
     Modern(Hello),
+}
+
+/// Why there is no connection over HTTP+SSE.
+#[derive(Debug)]
+enum NotSse {
+    /// There is no stream of that kind.
+    NoStream(Failure),
+    /// There may be one, but it could not be asked, or is of no use.
+    Failed(Failure),
+}
+
+impl NotSse {
+    fn into_failure(self) -> Failure {
+        match self {
+            Self::NoStream(failure) | Self::Failed(failure) => failure,
+        }
+    }
+}
+
+/// Whether the answer to a GET says that no HTTP+SSE stream is there.
+fn has_no_stream(status: Option<u16>) -> bool {
+    is_unfit(status) || matches!(status, Some(200..=299))
+}
+
+/// Whether a status says that a server does not take what we sent in that way. Refused credentials, limits
+/// and trouble say nothing of the kind.
+fn is_unfit(status: Option<u16>) -> bool {
+    status.is_some_and(|status| matches!(status, 400..=499) && !matches!(status, 401 | 403 | 408 | 425 | 429))
 }
 
 async fn discover(wire: &Wire) -> Result<Reply, Failure> {
@@ -253,10 +342,10 @@ fn judge(wire: &Wire, heard: Result<Reply, Failure>) -> Result<Verdict, Failure>
             }
         },
         Err(failure) => match (&wire.transport, failure.status, failure.scope) {
-            (Transport::Stdio(_), _, Scope::Connection) => Ok(Verdict::Died(failure)),
+            (Transport::Stdio(_) | Transport::Sse(_), _, Scope::Connection) => Ok(Verdict::Died(failure)),
             (Transport::Http(_), _, Scope::Connection) => Err(failure),
             (Transport::Http(_), Some(300..=399 | 401 | 403 | 429 | 500..), _) => Err(failure),
-            (Transport::Stdio(_) | Transport::Http(_), _, Scope::Request) => Ok(Verdict::Legacy),
+            (_, _, Scope::Request) => Ok(Verdict::Legacy),
         },
     }
 }

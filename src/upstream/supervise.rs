@@ -2,8 +2,10 @@
 //! another.
 
 mod desk;
+mod pulse;
 mod rounds;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +18,9 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::listing::ListReader;
 use super::probe::Dialer;
+use super::until;
 use crate::config::UpstreamConfig;
-use crate::gateway::{Health, List, Offer};
+use crate::gateway::{Followed, Health, List, Offer};
 use crate::mcp::{ListKind, PerKind, Raw};
 use crate::telemetry::{
     Metrics, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamUnlisted,
@@ -46,6 +49,8 @@ pub(super) struct Supervisor {
     pub(super) dialer: Arc<Dialer>,
     pub(super) lists: Arc<ListReader>,
     pub(super) desk: Arc<Desk>,
+    /// What its clients follow.
+    pub(super) followed: Arc<Followed>,
     pub(super) stop: CancellationToken,
 }
 
@@ -138,12 +143,19 @@ impl Supervisor {
             failures: course.backoff.failures(),
             failure,
         };
-        UpstreamFailed { upstream: &self.config.name, reason: &outage.failure.reason(), retry_in: wait }
-            .emit(&self.metrics);
+        let reason = outage.failure.reason();
+        UpstreamFailed {
+            upstream: &self.config.name,
+            reason: &reason,
+            retry_in: wait,
+            failures: outage.failures,
+        }
+        .emit(&self.metrics);
         let health = Health::Down {
             reason: outage.failure.text.clone().into(),
             since: outage.since.into_std(),
             retry_at: outage.retry_at.into_std(),
+            failures: outage.failures,
         };
         let may_wake_at = outage.may_wake_at;
         self.desk.report(outage);
@@ -170,11 +182,21 @@ impl Supervisor {
         self.desk.open(connection);
         let mut rounds = Rounds::new(&kinds(connection.hello()), self.config.refresh);
         let mut is_announced = false;
+        let mut lasts_at = Some(began + SUSTAINED);
+        let mut pulse = pin!(pulse::watch(connection, &self.config, &self.metrics).fuse());
+        let mut following = Box::pin(connection.follow(&self.followed));
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return None,
                 failure = connection.closed() => return Some(failure),
                 () = until(course.grace_ends) => self.forget_lists(course),
+                () = until(lasts_at) => {
+                    lasts_at = None;
+                    course.backoff.reset();
+                    self.metrics.set_failures(&self.config.name, 0);
+                }
+                failure = &mut pulse => connection.wire().transport.give_up(failure),
+                () = &mut following => {}
                 () = sleep_until(rounds.due()) => rounds.start(|kind| self.read(kind, connection).boxed()),
                 changed = connection.wire().unsolicited.changed() => rounds.hurry(&changed),
                 read = rounds.next() => {
@@ -289,12 +311,4 @@ fn shown(lists: &PerKind<List>) -> Raw {
     let served = ListKind::ALL.into_iter().filter(|kind| lists.kind(*kind).is_served);
     let members = served.map(|kind| (kind.capability().to_owned(), serde_json::json!({})));
     Raw::from_value(&serde_json::Value::Object(members.collect()))
-}
-
-/// Waits for a time that may not come.
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }

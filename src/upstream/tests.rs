@@ -7,3 +7,4 @@ mod pipes;
 mod posts;
 mod sessions;
 mod site;
+mod sse;

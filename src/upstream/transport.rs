@@ -4,9 +4,12 @@
 
 pub(super) mod child;
 pub(super) mod http;
+mod inbox;
+pub(super) mod sse;
 pub(super) mod stdio;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderValue};
 use bytes::Bytes;
@@ -70,6 +73,8 @@ pub(super) enum Transport {
     Stdio(stdio::Pipe),
     /// A Streamable HTTP endpoint.
     Http(http::Endpoint),
+    /// An HTTP+SSE stream.
+    Sse(sse::Stream),
 }
 
 impl Transport {
@@ -81,6 +86,7 @@ impl Transport {
         match self {
             Self::Stdio(pipe) => pipe.request(outgoing).await,
             Self::Http(endpoint) => Box::pin(endpoint.request(outgoing)).await,
+            Self::Sse(stream) => Box::pin(stream.request(outgoing)).await,
         }
     }
 
@@ -92,6 +98,7 @@ impl Transport {
         match self {
             Self::Stdio(pipe) => pipe.notify(text).await,
             Self::Http(endpoint) => Box::pin(endpoint.notify(text, headers)).await,
+            Self::Sse(stream) => Box::pin(stream.notify(text, headers)).await,
         }
     }
 
@@ -100,6 +107,16 @@ impl Transport {
         match self {
             Self::Stdio(pipe) => pipe.closed().await,
             Self::Http(endpoint) => endpoint.closed().await,
+            Self::Sse(stream) => stream.closed().await,
+        }
+    }
+
+    /// Ends the connection with this failure, and so every call on it.
+    pub(super) fn give_up(&self, failure: Failure) {
+        match self {
+            Self::Stdio(pipe) => pipe.give_up(failure),
+            Self::Http(endpoint) => endpoint.note(&failure),
+            Self::Sse(stream) => stream.give_up(failure),
         }
     }
 
@@ -108,13 +125,14 @@ impl Transport {
         match self {
             Self::Stdio(pipe) => pipe.stop().await,
             Self::Http(_) => {}
+            Self::Sse(stream) => stream.stop(),
         }
     }
 
     /// Whether a question of the server shows to which call it belongs.
     pub(super) fn attributes_questions(&self) -> bool {
         match self {
-            Self::Stdio(_) => false,
+            Self::Stdio(_) | Self::Sse(_) => false,
             // It comes on the stream of the call.
             Self::Http(_) => true,
         }
@@ -125,6 +143,7 @@ impl Transport {
         match self {
             Self::Stdio(_) => "stdio",
             Self::Http(_) => "http",
+            Self::Sse(_) => "sse",
         }
     }
 }
@@ -150,6 +169,12 @@ fn salvage_id(text: &Bytes) -> Option<u64> {
     let view = ObjectView::read(std::str::from_utf8(text).ok()?, Look::Members).ok()?;
     view.get(text, "method").is_none().then_some(())?;
     Id::from_text(view.raw(text, "id")?.bytes().clone())?.number()
+}
+
+/// What a call fails with whose answer does not fit into the memory for large messages now.
+fn no_room() -> Failure {
+    let text = "its answer does not fit beside the other large messages that are under way";
+    Failure::unavailable(text).because("limits.memory").retry_after(Some(Duration::from_secs(1)))
 }
 
 /// What a call fails with whose answer is no message.

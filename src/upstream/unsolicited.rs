@@ -1,14 +1,20 @@
-//! What a server says without being asked: changes of its lists, log lines that belong to no call, requests
+//! What a server says without being asked: changes of its lists, updates of its resources, log lines that belong to no call, requests
 //! of its own, and noise. One per connection.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
-use crate::mcp::{Code, ListKind, Notification, PerKind, Request, code_of};
-use crate::telemetry::{EventMissed, Metrics, UpstreamNoise};
+use crate::exchange::Outcome;
+use crate::gateway::{Consent, Followed};
+use crate::mcp::{Code, Id, ListKind, Notification, PerKind, Raw, Request, code_of, key};
+use crate::telemetry::{EventMissed, Metrics, SubscriptionLost, UpstreamNoise};
+use crate::translate::hello::strings;
 
 /// How much of a piece of noise is shown.
 const SAMPLE: usize = 200;
@@ -21,17 +27,43 @@ pub(super) struct Unsolicited {
     changed: Notify,
     doubted: Mutex<PerKind<bool>>,
     answers: AtomicBool,
+    opened: Instant,
+    /// When something came last, in milliseconds since then.
+    heard_ms: AtomicU64,
+    followed: Arc<Followed>,
+    /// Who waits for the acknowledgement of a subscription, by our id for it.
+    acknowledgements: Mutex<HashMap<u64, oneshot::Sender<Vec<String>>>>,
 }
 
 impl Unsolicited {
-    pub(super) fn new(upstream: Arc<str>, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(upstream: Arc<str>, metrics: Arc<Metrics>, followed: Arc<Followed>) -> Self {
         Self {
             upstream,
             metrics,
             changed: Notify::new(),
             doubted: Mutex::default(),
             answers: AtomicBool::new(true),
+            opened: Instant::now(),
+            heard_ms: AtomicU64::new(0),
+            followed,
+            acknowledgements: Mutex::default(),
         }
+    }
+
+    /// The name of the upstream.
+    pub(super) fn upstream(&self) -> &Arc<str> {
+        &self.upstream
+    }
+
+    /// Something came from the server.
+    pub(super) fn hear(&self) {
+        let since = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.heard_ms.fetch_max(since, Ordering::Relaxed);
+    }
+
+    /// When something came last.
+    pub(super) fn heard_at(&self) -> Instant {
+        self.opened + Duration::from_millis(self.heard_ms.load(Ordering::Relaxed))
     }
 
     /// From now on requests of the server are left unanswered: modern servers may send none, and must not
@@ -55,6 +87,46 @@ impl Unsolicited {
         self.changed.notify_one();
     }
 
+    /// Has everything looked at again: what has changed meanwhile was told to nobody.
+    pub(super) fn doubt_all(&self) {
+        self.doubt(&ListKind::ALL);
+        self.followed.doubt();
+    }
+
+    /// Notes what the server said about a resource that it was to tell of.
+    pub(super) fn settle(&self, uri: &str, verdict: Consent) {
+        let reason = match &verdict {
+            Ok(Outcome::Error(answer)) => answer.response.error_message().unwrap_or_default(),
+            Ok(_) => String::new(),
+            Err(error) => error.text.to_string(),
+        };
+        if self.followed.settle(uri, verdict) {
+            SubscriptionLost { upstream: &self.upstream, uri, reason: &reason }.emit(&self.metrics);
+        }
+    }
+
+    /// Waits for the acknowledgement of the subscription with this id: the resources that it names.
+    pub(super) fn acknowledgement(&self, id: u64) -> oneshot::Receiver<Vec<String>> {
+        let (sender, acknowledged) = oneshot::channel();
+        let mut waiting = self.acknowledgements.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever gave up has no use for it.
+        waiting.retain(|_, sender| !sender.is_closed());
+        waiting.insert(id, sender);
+        acknowledged
+    }
+
+    fn acknowledged(&self, notification: &Notification) {
+        let meta = notification.param("_meta");
+        let id = meta.and_then(|meta| meta.object().raw(meta.bytes(), key::SUBSCRIPTION_ID));
+        let id = id.and_then(|id| Id::from_text(id.bytes().clone())?.number());
+        let mut waiting = self.acknowledgements.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(sender) = id.and_then(|id| waiting.remove(&id)) else { return };
+        let filter = notification.param("notifications").filter(Raw::is_object);
+        let named = filter.and_then(|filter| filter.object().raw(filter.bytes(), "resourceSubscriptions"));
+        // Nobody waits any more where this fails.
+        let _gone = sender.send(strings(named.as_ref()));
+    }
+
     /// The client of a call missed a notification.
     pub(super) fn missed(&self) {
         EventMissed { upstream: &self.upstream }.emit(&self.metrics);
@@ -68,6 +140,11 @@ impl Unsolicited {
             "notifications/resources/list_changed" => {
                 self.doubt(&[ListKind::Resources, ListKind::Templates]);
             }
+            "notifications/resources/updated" => match notification.param_string("uri") {
+                Some(uri) => self.followed.updated(&uri),
+                None => self.noise(&notification.text),
+            },
+            "notifications/subscriptions/acknowledged" => self.acknowledged(notification),
             "notifications/message" => {
                 let text = notification.param("data").map(|raw| clip(raw.text()).to_owned());
                 let level = notification.param_string("level").unwrap_or_default();

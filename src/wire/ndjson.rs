@@ -32,7 +32,18 @@ pub enum Line {
         head: Bytes,
         /// The last bytes.
         tail: Bytes,
+        /// Why its middle was let go.
+        why: Cut,
     },
+}
+
+/// Why the middle of a line was let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The line is longer than the limit.
+    Limit,
+    /// There was no room for it: [`Lines::shed`].
+    Room,
 }
 
 /// Cuts a stream of bytes into lines.
@@ -49,6 +60,7 @@ pub struct Lines {
 struct Skipping {
     head: Bytes,
     skipped: usize,
+    why: Cut,
 }
 
 impl Lines {
@@ -83,9 +95,10 @@ impl Lines {
         Ok(Some(match self.skipping.take() {
             None if end <= self.limit => Line::Whole(line),
             skipping => {
+                let why = skipping.as_ref().map_or(Cut::Limit, |skipping| skipping.why);
                 let head = skipping.map(|skipping| skipping.head);
                 let head = head.unwrap_or_else(|| Bytes::copy_from_slice(first(&line)));
-                Line::TooLong { head, tail: Bytes::copy_from_slice(last(&line)) }
+                Line::TooLong { head, tail: Bytes::copy_from_slice(last(&line)), why }
             }
         }))
     }
@@ -96,15 +109,32 @@ impl Lines {
         if !is_long || self.buffer.len() <= 2 * KEPT {
             return Ok(());
         }
-        let head = || Skipping { head: Bytes::copy_from_slice(first(&self.buffer)), skipped: 0 };
-        let mut skipping = self.skipping.take().unwrap_or_else(head);
+        let skipping = self.skipping.take();
+        let skipped = self.cut(skipping, Cut::Limit);
+        let is_endless = skipped > self.limit.saturating_mul(ENDLESS);
+        if is_endless { Err(Endless { limit: self.limit }) } else { Ok(()) }
+    }
+
+    /// Lets the middle of the line go that has begun, for want of room. Its end comes as
+    /// [`Line::TooLong`].
+    pub fn shed(&mut self) {
+        if self.searched == self.buffer.len() && self.buffer.len() > 2 * KEPT {
+            let skipping = self.skipping.take();
+            self.cut(skipping, Cut::Room);
+        }
+    }
+
+    /// Keeps the two ends of what is there; gives back how much was let go of the line so far.
+    fn cut(&mut self, skipping: Option<Skipping>, why: Cut) -> usize {
+        let head = || Skipping { head: Bytes::copy_from_slice(first(&self.buffer)), skipped: 0, why };
+        let mut skipping = skipping.unwrap_or_else(head);
         let tail = BytesMut::from(last(&self.buffer));
         skipping.skipped += self.buffer.len() - tail.len();
-        let is_endless = skipping.skipped > self.limit.saturating_mul(ENDLESS);
+        let skipped = skipping.skipped;
         self.skipping = Some(skipping);
         self.searched = tail.len();
         self.buffer = tail;
-        if is_endless { Err(Endless { limit: self.limit }) } else { Ok(()) }
+        skipped
     }
 
     /// Whether a message has begun and not ended.
@@ -162,7 +192,7 @@ mod tests {
                 assert!(lines.buffer.len() <= 20_000 + (1 << 20));
             }
             assert_eq!((&found[0], &found[2]), (&whole("abc"), &whole("next")));
-            let Line::TooLong { head, tail } = &found[1] else { panic!("{found:?}") };
+            let Line::TooLong { head, tail, why: Cut::Limit } = &found[1] else { panic!("{found:?}") };
             assert!(head.starts_with(b"headx") && tail.ends_with(b"xtail"));
             assert!(head.len() <= KEPT && tail.len() <= KEPT);
         }
@@ -182,6 +212,19 @@ mod tests {
         };
         assert_eq!(error, Endless { limit: 100_000 });
         assert!((40..60).contains(&chunks), "{chunks}");
+    }
+
+    #[test]
+    fn a_line_that_is_shed_comes_as_its_ends_and_the_next_is_whole() {
+        let mut lines = Lines::new(1 << 20);
+        lines.room().extend_from_slice(&[b'x'; 50_000]);
+        assert_eq!(lines.next_line(), Ok(None));
+        lines.shed();
+        assert!(lines.rest().len() <= KEPT);
+        lines.room().extend_from_slice(b"tail\nnext\n");
+        let Ok(Some(Line::TooLong { tail, why: Cut::Room, .. })) = lines.next_line() else { panic!() };
+        assert!(tail.ends_with(b"xtail"));
+        assert_eq!(lines.next_line(), Ok(Some(whole("next"))));
     }
 
     #[test]

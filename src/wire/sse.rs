@@ -104,6 +104,13 @@ impl Decoder {
         self.ready.pop_front()
     }
 
+    /// How many bytes of events are held here, complete ones included.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        let ready: usize = self.ready.iter().map(|event| event.data.len()).sum();
+        self.line.len() + self.data.len() + ready
+    }
+
     /// Whether an event has begun and not ended.
     #[must_use]
     pub fn is_mid_event(&self) -> bool {

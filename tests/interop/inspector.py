@@ -5,18 +5,38 @@ from __future__ import annotations
 import json
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harness import CHILD_ENVIRONMENT, NODE, NODE_PACKAGES, Tally
 from upstreams import Call, Server
 
 
-def run_inspector(tally: Tally, url: str, token: str, era: str, servers: list[Server], nonce: str) -> None:
+@dataclass
+class Target:
+    """How it gets to Waypost: what it is called, and the arguments that say where."""
+
+    name: str
+    arguments: list[str]
+
+
+def reached(url: str, token: str) -> Target:
+    return Target("inspector", [url, "--transport", "http", "--header", f"Authorization: Bearer {token}"])
+
+
+def launched(command: list[str], environment: dict[str, str], work: Path) -> Target:
+    path = work / "inspector.json"
+    entry = {"command": command[0], "args": command[1:], "env": environment}
+    path.write_text(json.dumps({"mcpServers": {"waypost": entry}}))
+    return Target("inspector over stdio", ["--config", str(path), "--server", "waypost"])
+
+
+def run_inspector(tally: Tally, target: Target, era: str, servers: list[Server], nonce: str) -> None:
     program = NODE_PACKAGES / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
 
     def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [NODE, program, "--cli", url, "--transport", "http", "--protocol-era", era]
-        command += ["--header", f"Authorization: Bearer {token}", *arguments]
+        command = [NODE, program, "--cli", *target.arguments, "--protocol-era", era, *arguments]
         return subprocess.run(
             [str(part) for part in command],
             capture_output=True,
@@ -32,7 +52,7 @@ def run_inspector(tally: Tally, url: str, token: str, era: str, servers: list[Se
         except ValueError:
             return {"exit": done.returncode, "stdout": done.stdout[-500:], "stderr": done.stderr[-1500:]}
 
-    name = f"inspector {era}"
+    name = f"{target.name} {era}"
     listing = answer(ask("--method", "tools/list"))
     wanted = [f"{server.name}__{tool}" for server in servers for tool in server.tools]
     names = [tool["name"] for tool in listing.get("tools", [])]

@@ -29,6 +29,8 @@ class Client:
     # For a client that speaks over stdio: the program it starts, and that program's environment.
     bridge: Callable[[str, str], list[str]] | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    # Whether it speaks HTTP+SSE of 2024-11-05.
+    over_sse: bool = False
     # Whether it says that it can be asked for roots, sampling and elicitation.
     can_be_asked: bool = False
 
@@ -88,7 +90,7 @@ class Plan:
         slug = f"{self.client.name}-{self.nonce}".replace(" ", "-")
         path = work / f"plan-{slug}.json"
         described: dict[str, Any] = {
-            "url": self.url,
+            "url": self.url.removesuffix("/mcp") + "/sse" if self.client.over_sse else self.url,
             "token": self.client.token,
             "mode": self.client.mode,
             "can_be_asked": self.client.can_be_asked,
@@ -134,6 +136,17 @@ def run_group(command: list[Any], errors: Path, seconds: float = 180) -> tuple[b
     return output, code
 
 
+def make_launchers(command: list[str], environment: dict[str, str]) -> list[Client]:
+    """The clients that launch Waypost themselves, and speak with it over stdio."""
+    clients = make_clients({"python": "", "typescript": ""})
+    chosen = [client for client in clients if not client.bridge and not client.over_sse]
+    for client in chosen:
+        client.name += " over stdio"
+        client.bridge = lambda *_: command
+        client.environment = environment
+    return chosen
+
+
 def make_clients(tokens: dict[str, str]) -> list[Client]:
     clients = HERE / "clients"
     modules = ENVIRONMENT / "node" / "interop" / "clients"
@@ -154,6 +167,8 @@ def make_clients(tokens: dict[str, str]) -> list[Client]:
         Client("python-v2 auto", python_v2, "auto", MODERN, python),
         Client("python-v2 pinned", python_v2, MODERN, MODERN, python),
         Client("typescript-v1", typescript_v1, "legacy", LEGACY, typescript),
+        Client("python-v1 over sse", python_v1, "legacy", LEGACY, python, over_sse=True),
+        Client("typescript-v1 over sse", typescript_v1, "legacy", LEGACY, typescript, over_sse=True),
         Client("typescript-v2 legacy", typescript_v2, "legacy", LEGACY, typescript),
         Client("typescript-v2 auto", typescript_v2, "auto", MODERN, typescript),
         Client("typescript-v2 pinned", typescript_v2, MODERN, MODERN, typescript),

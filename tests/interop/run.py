@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from harness import (
+    PYTHON_V1,
     PYTHON_V2,
     TARGET,
+    WAYPOST,
     Process,
     Tally,
     Waypost,
@@ -34,8 +36,8 @@ from harness import (
     stopping,
     wait_until,
 )
-from inspector import run_inspector
-from plans import Client, Plan, judge_run, make_clients
+from inspector import launched, reached, run_inspector
+from plans import Client, Plan, judge_run, make_clients, make_launchers
 from upstreams import LEGACY, MODERN, Server, make_servers, own_calls
 
 from examples import run_examples
@@ -101,11 +103,12 @@ def run_stop(tally: Tally, waypost: Waypost) -> None:
 def list_directly(servers: list[Server], work: Path, upstream_token: str) -> dict[str, Any]:
     """The tools of every server as the SDK lists them without Waypost, by their exposed names."""
     python_v2 = [PYTHON_V2, HERE / "clients" / "python_v2.py"]
+    python_v1 = [PYTHON_V1, HERE / "clients" / "python_v1.py"]
     tools: dict[str, Any] = {}
 
     def listing(server: Server) -> list[dict[str, Any]]:
         upstream = server.upstream
-        client = Client("direct", python_v2, upstream.get("era", "auto"), "")
+        client = Client("direct", python_v1 if server.over_sse else python_v2, upstream.get("era", "auto"), "")
         if server.over_http:
             client.token = upstream_token if "headers" in upstream else ""
             client.can_be_asked = server.kind == "everything-asked"
@@ -139,11 +142,13 @@ def wait_for_late_tools(waypost: Waypost, token: str, wanted: int) -> None:
 
 def run_directly(tally: Tally, servers: list[Server], work: Path) -> None:
     for server in servers:
-        if not server.over_http or "headers" in server.upstream:
+        if not server.over_http or server.over_sse or "headers" in server.upstream:
             continue
         kind = server.kind.removesuffix("-asked")
         legacy_only = kind in ("everything", "python-v1")
         for client in make_clients({"python": "", "typescript": ""}):
+            if client.over_sse:
+                continue
             # The bridge shakes hands in the older era whatever its client speaks, which this server refuses.
             if server.kind == "typescript-v2" and (client.protocol == LEGACY or client.bridge):
                 continue
@@ -199,7 +204,7 @@ def run_through_waypost(
         plan = plan_for(client, f"n{number}", only_parallel=False)
         judge_run(tally, plan, plan.run(work), reference)
     for number, era in enumerate(("legacy", "modern")):
-        run_inspector(tally, waypost.url, tokens["typescript"], era, servers, f"i{number}")
+        run_inspector(tally, reached(waypost.url, tokens["typescript"]), era, servers, f"i{number}")
 
     # Everybody at the same time: all of them count their requests from the same small numbers.
     with ThreadPoolExecutor(len(clients)) as pool:
@@ -210,6 +215,22 @@ def run_through_waypost(
 
     run_raw(tally, waypost, tokens)
     run_stop(tally, waypost)
+
+
+def run_launched(tally: Tally, servers: list[Server], work: Path, upstream_token: str) -> None:
+    """Every client launches Waypost itself, with upstreams of its own, and speaks with it over stdio."""
+    own = [server for server in servers if server.ours]
+    config = work / "launched.yaml"
+    config.write_text(json.dumps({"upstreams": {server.name: server.upstream for server in own}}))
+    command = [str(WAYPOST), "stdio", "--config", str(config), "--wait", "60"]
+    secrets = {"INTEROP_UPSTREAM_TOKEN": upstream_token}
+    for number, client in enumerate(make_launchers(command, secrets)):
+        plan = Plan("", client, own, lambda server: f"{server.name}__", f"p{number}")
+        plan.fill(only_parallel=False)
+        plan.unknown("nobody__echo", "git_log")
+        judge_run(tally, plan, plan.run(work), {})
+    for number, era in enumerate(("legacy", "modern")):
+        run_inspector(tally, launched(command, secrets, work), era, own, f"l{number}")
 
 
 def main() -> int:
@@ -228,6 +249,7 @@ def main() -> int:
             run_directly(tally, servers, work)
         else:
             run_through_waypost(tally, servers, processes, work, upstream_token)
+            run_launched(tally, servers, work, upstream_token)
             run_extensions(tally, processes, work)
             run_examples(tally, processes, work)
     code = tally.close("interop checks")

@@ -47,6 +47,11 @@ class Server:
         return "url" in self.upstream
 
     @property
+    def over_sse(self) -> bool:
+        """Over HTTP+SSE of 2024-11-05."""
+        return self.upstream.get("url", "").endswith("/sse")
+
+    @property
     def log_is_attributable(self) -> bool:
         """Not where a legacy server logs on a pipe: nothing tells to whose call a message belongs."""
         return self.over_http or self.kind != "python-v1"
@@ -188,12 +193,13 @@ def make_servers(work: Path, processes: list[Process], upstream_token: str) -> l
         for script in (HERE / part).glob("*.mjs"):
             shutil.copy(script, scripts / part)
 
-    everything_port, v1_port, v2_port, guarded_port, typescript_port = free_ports(5)
+    everything_port, sse_port, v1_port, v2_port, guarded_port, typescript_port = free_ports(6)
     python_v1, python_v2 = HERE / "servers" / "python_v1.py", HERE / "servers" / "python_v2.py"
     typescript = scripts / "servers" / "typescript_v2.mjs"
     everything = NODE_PACKAGES / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
     listening: list[tuple[str, list[Any], int, dict[str, str]]] = [
         ("everything", [NODE, everything, "streamableHttp"], everything_port, {"PORT": str(everything_port)}),
+        ("everything-sse", [NODE, everything, "sse"], sse_port, {"PORT": str(sse_port)}),
         ("python-v1", [PYTHON_V1, python_v1, "http", v1_port], v1_port, {}),
         ("python-v2", [PYTHON_V2, python_v2, "http", v2_port], v2_port, {}),
         ("python-v2-guarded", [PYTHON_V2, python_v2, "http", guarded_port, upstream_token], guarded_port, {}),
@@ -224,6 +230,8 @@ def make_servers(work: Path, processes: list[Process], upstream_token: str) -> l
         Server("everything", "everything", npm("server-everything", "stdio"), everything_calls),
         # It offers more to a client that can be asked. Over a pipe, which all clients share, Waypost cannot.
         Server("everything-http", "everything-asked", http(everything_port), everything_calls),
+        # HTTP+SSE of 2024-11-05, found out by the probe; a stream that all clients share, too.
+        Server("everything-sse", "everything", {"url": f"http://127.0.0.1:{sse_port}/sse"}, everything_calls),
         Server(
             "filesystem",
             "filesystem",

@@ -11,9 +11,9 @@ use rmcp::model::{
     ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer, RunningService, ServiceError};
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 
@@ -92,6 +92,22 @@ async fn an_rmcp_client_of_every_lifecycle_reaches_servers_of_both_eras() {
             let result = peer.call_tool(calling(name, "")).await.expect("a result");
             assert_eq!((result.is_error, &*text_of(&result)), (Some(true), "no"), "{mode:?}");
         }
+        peer.cancel().await.expect("a clean end");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_rmcp_client_of_every_lifecycle_launches_the_gateway() {
+    let (old, new) = (Script::echo(Era::Legacy).stdio(), Script::echo(Era::Modern).http());
+    let config = Config::new().without("admin").upstream("old", &old).upstream("new", &new);
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("gateway.yaml"), config.text()).expect("a file");
+    for mode in modes() {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_waypost"));
+        command.args(["stdio", "--config", "gateway.yaml"]).current_dir(folder.path());
+        let transport = TokioChildProcess::new(command).expect("the binary starts");
+        let peer = ().serve_with_lifecycle(transport, mode).await.expect("a connection");
+        exercise(&peer, &["old__echo", "new__echo"]).await;
         peer.cancel().await.expect("a clean end");
     }
 }
@@ -246,6 +262,7 @@ macro_rules! servers {
                     serve_http(Speaks::$speaks, config).await
                 }
                 Transport::Stdio => serve_stdio(Speaks::$speaks).await,
+                Transport::Sse => unreachable!("this SDK has no such server"),
             };
             let in_time = tokio::time::timeout(patience() * 2, expect_served(entry)).await;
             in_time.expect("all answered");

@@ -15,7 +15,7 @@ use crate::support::{eventually, scaled};
 /// A client that does not read its stream must not stop the one pipe that serves all calls.
 #[test]
 fn a_slow_reader_stops_nobody_else() {
-    for transport in [Transport::Stdio, Transport::Http] {
+    for transport in Transport::LEGACY {
         let script = Script::echo(Era::Legacy).tool("flood", |turn| {
             let token = get(&turn.text, &["params", "_meta", "progressToken"]).unwrap_or("0").to_owned();
             let filler = "x".repeat(2_000);
@@ -42,7 +42,7 @@ fn a_slow_reader_stops_nobody_else() {
 
 #[test]
 fn answers_to_nothing_disturb_nobody() {
-    for transport in [Transport::Stdio, Transport::Http] {
+    for transport in Transport::LEGACY {
         let script = Script::echo(Era::Legacy).tool("odd", |turn| {
             let token = get(&turn.text, &["params", "_meta", "progressToken"]).unwrap_or("0").to_owned();
             turn.send(r#"{"jsonrpc":"2.0","id":987654,"result":{"content":[]}}"#);

@@ -7,6 +7,7 @@ pub mod http;
 pub mod json;
 pub mod matrix;
 pub mod metrics;
+pub mod pipe;
 pub mod process;
 pub mod script;
 pub mod turn;

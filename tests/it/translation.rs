@@ -334,7 +334,7 @@ fn both_openings_tell_the_same() {
 /// A server changes its tools: the list follows without being asked.
 #[test]
 fn a_changed_list_is_read_again() {
-    for transport in [Transport::Stdio, Transport::Http] {
+    for transport in Transport::LEGACY {
         let script = Script::echo(Era::Legacy)
             .form(Form::Sse("\n"))
             .handled("late", |turn| turn.text("late"))
@@ -363,7 +363,7 @@ fn a_changed_list_is_read_again() {
 /// A server that comes back with other tools: the old ones are gone, the new ones there.
 #[test]
 fn a_restarted_server_has_its_new_tools() {
-    for transport in [Transport::Stdio, Transport::Http] {
+    for transport in Transport::LEGACY {
         let up =
             Script::echo(Era::Legacy).tools(["v1"]).handled("v2", |turn| turn.text("v2")).over(transport);
         let gateway = Config::new().upstream("up", &up).ready();
@@ -377,6 +377,10 @@ fn a_restarted_server_has_its_new_tools() {
             Transport::Http => {
                 up.forget_sessions();
                 assert_eq!(client.echo("up__echo", "x"), "x");
+            }
+            Transport::Sse => {
+                up.go_down();
+                up.come_back();
             }
         }
         client.wait_tools(&["up__echo", "up__v2"]);

@@ -38,13 +38,14 @@ fn merged_with(upstreams: &[(&str, Lists<'_>)], filter: Filter, clients: Vec<Per
         filters: PerKind::of(|_| &filter),
         lists: PerKind::of(|kind| lists.kind(kind).as_slice()),
     });
-    Snapshot::merge(sources, clients.into_iter())
+    let layers = |filters: PerKind<Filter>| PerKind::of(|kind| vec![filters.kind(kind).clone()]);
+    Snapshot::merge(sources, clients.into_iter().map(layers))
 }
 
 fn merged(upstreams: &[(&str, &[&str])], clients: Vec<Filter>) -> Snapshot {
     let upstreams: Vec<_> =
         upstreams.iter().map(|(prefix, tools)| (*prefix, Lists { tools, ..Lists::default() })).collect();
-    let filter = Filter { allow: None, deny: vec![Pattern("secret*".into())] };
+    let filter = Filter { allow: None, deny: vec![Pattern::from("secret*")] };
     let clients = clients.into_iter().map(|tools| PerKind { tools, ..PerKind::default() }).collect();
     merged_with(&upstreams, filter, clients)
 }
@@ -74,7 +75,7 @@ fn a_changed_name_leaves_the_native_one_as_title() {
 
 #[test]
 fn what_a_filter_denies_is_neither_listed_nor_lost() {
-    let only_x = Filter { allow: Some(vec![Pattern("*__x".into())]), deny: vec![] };
+    let only_x = Filter { allow: Some(vec![Pattern::from("*__x")]), deny: vec![] };
     let snapshot = merged(&[("a__", &["x", "y", "secret1"])], vec![Filter::default(), only_x]);
     let view = |client| snapshot.view(ListKind::Tools, client);
     assert_eq!(view(0).unwrap().len(), 2);

@@ -1,4 +1,4 @@
-//! What upstreams and clients share: filters of tools, and limits on calls.
+//! What upstreams, roles and clients share: rules, and limits on calls.
 
 use crate::config::effective::Origin;
 use crate::config::reader::Text;
@@ -6,17 +6,17 @@ use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
 use crate::config::tree::Span;
-use crate::config::{CallLimits, Filter, Pattern, Rate};
+use crate::config::{CallLimits, Filter, Pattern, Rate, Rules};
 
 /// A filter, and where each of its patterns stands.
 #[derive(Debug, Default)]
-pub(crate) struct PlacedFilter {
-    pub(crate) filter: Filter,
-    pub(crate) places: Vec<(Pattern, Span)>,
+struct PlacedFilter {
+    filter: Filter,
+    places: Vec<(Pattern, Span)>,
 }
 
 /// Reads `tools`.
-pub(crate) fn filter<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>) -> PlacedFilter {
+fn filter<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>) -> PlacedFilter {
     owner.within(key, |tools| {
         let mut places = Vec::new();
         let allow = match tools.find(keys::ALLOW.name) {
@@ -35,8 +35,29 @@ pub(crate) fn filter<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::
     })
 }
 
+/// The keys of a layer of rules.
+#[derive(Debug)]
+pub(crate) struct RuleKeys {
+    pub(crate) tools: &'static keys::Key<keys::Nested>,
+    pub(crate) resources: &'static keys::Key<keys::Nested>,
+    pub(crate) prompts: &'static keys::Key<keys::Nested>,
+    pub(crate) extensions: &'static keys::Key<keys::Nested>,
+}
+
+/// Reads a layer of rules, and gives the patterns over names of tools and prompts with their places.
+pub(crate) fn rules(owner: &mut Section<'_>, keys: &RuleKeys) -> (Rules, Vec<(Pattern, Span)>) {
+    let tools = filter(owner, keys.tools);
+    let resources = filter(owner, keys.resources).filter;
+    let prompts = filter(owner, keys.prompts);
+    let extensions = rule(owner, keys.extensions);
+    let mut places = tools.places;
+    places.extend(prompts.places);
+    let (tools, prompts) = (tools.filter, prompts.filter);
+    (Rules { tools, resources, prompts, extensions, line: owner.at.line }, places)
+}
+
 /// Reads `extensions`, which has no meaning of its own where it is not there.
-pub(crate) fn rule<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>) -> Option<Filter> {
+fn rule<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>) -> Option<Filter> {
     let is_there = owner.has(key.name);
     let filter = filter(owner, key).filter;
     is_there.then_some(filter)
@@ -72,7 +93,7 @@ fn pattern(tools: &Section<'_>, key: &str, text: &Text) -> Option<Pattern> {
             text.written.escape_debug()
         )
     } else {
-        return Some(Pattern::from(value));
+        return Some(Pattern::on_line(value, text.span.line));
     };
     let finding = Finding::error(wrong).at(text.span);
     tools.report(finding.help(match key {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use super::access::{self, PlacedFilter};
+use super::access::{self, RuleKeys};
+use super::role::Roles;
 use super::secret;
 use crate::config::effective::{self, Block, Origin};
 use crate::config::nearest::nearest;
@@ -11,17 +12,25 @@ use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
 use crate::config::tree::{Name, Span, Value};
-use crate::config::{CallLimits, ClientConfig, Filter, Naming};
+use crate::config::{CallLimits, ClientConfig, Naming, Rules};
 
 /// The name of callers without credentials.
 const NOBODY: &str = "anonymous";
+
+/// The keys of the rules of clients and roles.
+pub(crate) const RULES: RuleKeys = RuleKeys {
+    tools: &keys::CLIENT_TOOLS,
+    resources: &keys::CLIENT_RESOURCES,
+    prompts: &keys::CLIENT_PROMPTS,
+    extensions: &keys::CLIENT_EXTENSIONS,
+};
 
 /// Reads all clients; that of callers without credentials comes last, if they are let in.
 pub(crate) fn clients(
     top: &mut Section<'_>,
     listen: SocketAddr,
-    prefixes: &[String],
-    naming: &Naming,
+    roles: &mut Roles,
+    (prefixes, naming): (&[String], &Naming),
 ) -> Vec<ClientConfig> {
     let key = &keys::CLIENTS;
     let node = top.find(key.name);
@@ -32,34 +41,20 @@ pub(crate) fn clients(
     let mut digests = HashMap::new();
     let mut block = Block::default();
     for (name, node) in entries.unwrap_or_default() {
-        check_name(top, name);
+        check_name(top, name, "a client");
         let what = format!("the client `{}`", name.text);
         let Some(entries) = top.reader.entries(node, &what, "a mapping with `tokens`") else { continue };
         let mut section = Section::open(top.reader, &keys::CLIENT, entries, name.span);
         let tokens = tokens(&mut section, name, &mut digests);
-        let PlacedFilter { filter, places } = access::filter(&mut section, &keys::CLIENT_TOOLS);
+        let (rules, places) = access::rules(&mut section, &RULES);
         for (pattern, span) in places {
             check_upstream(top, pattern.literal_start(), span, prefixes, naming);
         }
-        let resources = access::filter(&mut section, &keys::CLIENT_RESOURCES).filter;
-        let PlacedFilter { filter: prompts, places } = access::filter(&mut section, &keys::CLIENT_PROMPTS);
-        for (pattern, span) in places {
-            check_upstream(top, pattern.literal_start(), span, prefixes, naming);
-        }
-        let extensions = access::rule(&mut section, &keys::CLIENT_EXTENSIONS);
+        let roles = roles.of_client(&mut section);
         let limits = access::call_limits(&mut section, &keys::CLIENT_LIMITS);
         let is_anonymous = name.text == NOBODY;
         let name_text = name.text.as_str().into();
-        let client = ClientConfig {
-            name: name_text,
-            tokens,
-            is_anonymous,
-            tools: filter,
-            resources,
-            prompts,
-            extensions,
-            limits,
-        };
+        let client = ClientConfig { name: name_text, tokens, is_anonymous, roles, rules, limits };
         if is_anonymous {
             nobody = Some((client, name.span))
         } else {
@@ -83,10 +78,8 @@ fn anonymous() -> ClientConfig {
         name: NOBODY.into(),
         tokens: Vec::new(),
         is_anonymous: true,
-        tools: Filter::default(),
-        resources: Filter::default(),
-        prompts: Filter::default(),
-        extensions: None,
+        roles: Vec::new(),
+        rules: Rules::default(),
         limits: CallLimits::default(),
     }
 }
@@ -130,11 +123,12 @@ fn is_open(top: &mut Section<'_>, listen: SocketAddr) -> bool {
     is_open
 }
 
-fn check_name(top: &Section<'_>, name: &Name) {
+/// Reports a name that cannot be that of `what`.
+pub(crate) fn check_name(top: &Section<'_>, name: &Name, what: &str) {
     let text = &name.text;
     let is_fit = |c: char| c.is_ascii_alphanumeric() || "_.-@".contains(c);
     if text.is_empty() || text.chars().count() > 64 || !text.chars().all(is_fit) {
-        let finding = Finding::error(format!("`{}` cannot be the name of a client", text.escape_debug()));
+        let finding = Finding::error(format!("`{}` cannot be the name of {what}", text.escape_debug()));
         top.report(
             finding
                 .at(name.span)
@@ -144,7 +138,13 @@ fn check_name(top: &Section<'_>, name: &Name) {
 }
 
 /// Reports a pattern that names an upstream which is not there. `start` is what stands before its first wildcard.
-fn check_upstream(top: &Section<'_>, start: &str, span: Span, prefixes: &[String], naming: &Naming) {
+pub(crate) fn check_upstream(
+    top: &Section<'_>,
+    start: &str,
+    span: Span,
+    prefixes: &[String],
+    naming: &Naming,
+) {
     let Some((named, _)) = start.split_once(&naming.separator) else {
         return;
     };
@@ -162,7 +162,8 @@ fn check_upstream(top: &Section<'_>, start: &str, span: Span, prefixes: &[String
     let finding = Finding::error(format!("no upstream is called `{named}`")).at(span);
     top.report(match nearest(known, named) {
         Some(nearest) => finding.help(format!("did you mean `{nearest}{}…`?", naming.separator)),
-        None => finding.help("a client's patterns are over exposed names, which begin with the upstream's"),
+        None => finding
+            .help("patterns of clients and roles are over exposed names, which begin with the upstream's"),
     });
 }
 

@@ -12,21 +12,22 @@ use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
 use crate::config::tree::{Name, Value};
-use crate::config::{Http, Stdio, Transport, mask};
+use crate::config::{Http, HttpKind, Stdio, Transport, mask};
 
 /// Reads where an upstream is; `None`, with a finding, if that cannot be known.
 pub(crate) fn transport(section: &mut Section<'_>) -> Option<Transport> {
     let has_command = section.has(keys::COMMAND.name);
     let has_url = section.has(keys::URL.name);
-    check_type(section);
+    let word = check_type(section);
     match (has_command, has_url) {
         (true, false) => {
             let stdio = stdio(section);
             refuse(section, &[keys::HEADERS.name], "a `command` has no headers");
+            refuse(section, &[keys::TRANSPORT.name], "a `command` speaks on stdio");
             stdio.map(Transport::Stdio)
         }
         (false, true) => {
-            let http = http(section);
+            let http = http(section, word);
             refuse(
                 section,
                 &[keys::ARGS.name, keys::ENV.name, keys::CWD.name],
@@ -39,7 +40,7 @@ pub(crate) fn transport(section: &mut Section<'_>) -> Option<Transport> {
             let later = [section.place(keys::COMMAND.name), section.place(keys::URL.name)];
             let span = later.into_iter().max_by_key(|span| span.start).unwrap_or(section.at);
             section.report(finding.at(span).help("make two upstreams of it"));
-            let _checked = (stdio(section), http(section));
+            let _checked = (stdio(section), http(section, word));
             None
         }
         (false, false) if section.misspells(keys::COMMAND.name) || section.misspells(keys::URL.name) => None,
@@ -62,20 +63,9 @@ fn refuse(section: &Section<'_>, names: &[&str], message: &str) {
     }
 }
 
-fn check_type(section: &mut Section<'_>) {
+/// Reads `type`, and checks that it agrees with what is there; empty if it is absent.
+fn check_type(section: &mut Section<'_>) -> &'static str {
     let key = &keys::TYPE;
-    if let Some(node) = section.find(key.name)
-        && let Value::Scalar(scalar) = &node.value
-        && scalar.text == "sse"
-    {
-        let finding =
-            Finding::error("`type: sse` is not supported yet: HTTP+SSE of 2024-11-05").at(node.span);
-        section.report(
-            finding.help("most such servers also speak Streamable HTTP, often at `/mcp`: `type: http`"),
-        );
-        section.out.put_unset(key.name);
-        return;
-    }
     let span = section.find(key.name).map(|node| node.span);
     let word = section.choice(key);
     let has_command = section.has(keys::COMMAND.name);
@@ -90,6 +80,31 @@ fn check_type(section: &mut Section<'_>) {
             Finding::error(message).at(span).help("`type` follows from `command` or `url`: take it out"),
         );
     }
+    word
+}
+
+/// Reads which transport a `url` has, where that is said.
+fn kind(section: &mut Section<'_>, word: &str) -> Option<HttpKind> {
+    let is_typed_sse = word == "sse";
+    let said = section.choice(&keys::TRANSPORT);
+    if is_typed_sse && said == "http" {
+        let finding = Finding::error("`type: sse` and `transport: http` contradict each other");
+        section.report(finding.at(section.place(keys::TRANSPORT.name)).help("take one of them out"));
+    }
+    let kind = match said {
+        "sse" => Some(HttpKind::Sse),
+        _ if is_typed_sse => Some(HttpKind::Sse),
+        "http" => Some(HttpKind::Streamable),
+        _ => None,
+    };
+    if let (Some(HttpKind::Sse), Some(era)) = (kind, section.find(keys::ERA.name))
+        && matches!(&era.value, Value::Scalar(scalar) if scalar.text == "modern")
+    {
+        let finding =
+            Finding::error("`era: modern` does not go with HTTP+SSE, which only legacy servers speak");
+        section.report(finding.at(era.span).help("take it out, or speak `transport: http`"));
+    }
+    kind
 }
 
 fn stdio(section: &mut Section<'_>) -> Option<Stdio> {
@@ -169,10 +184,11 @@ fn cwd(section: &mut Section<'_>) -> Option<PathBuf> {
     Some(folder)
 }
 
-fn http(section: &mut Section<'_>) -> Option<Http> {
+fn http(section: &mut Section<'_>, word: &str) -> Option<Http> {
     let url = url(section);
     let headers = headers(section);
-    Some(Http { url: url?, headers })
+    let kind = kind(section, word);
+    Some(Http { url: url?, headers, kind })
 }
 
 fn url(section: &mut Section<'_>) -> Option<Url> {

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{access, resilience, transport};
+use super::access::{self, RuleKeys};
+use super::{resilience, transport};
 use crate::config::effective::{self, Block, Origin};
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
 use crate::config::tree::{Name, Node, Span};
-use crate::config::{CallLimits, Filter, Naming, Resilience, UpstreamConfig};
+use crate::config::{CallLimits, Naming, Resilience, Rules, UpstreamConfig};
 use crate::mcp::Era;
 
 /// The upstreams of a file.
@@ -93,13 +94,17 @@ fn defaults<'a>(top: &mut Section<'a>) -> &'a [(Name, Node)] {
     entries
 }
 
+const RULES: RuleKeys = RuleKeys {
+    tools: &keys::UPSTREAM_TOOLS,
+    resources: &keys::UPSTREAM_RESOURCES,
+    prompts: &keys::UPSTREAM_PROMPTS,
+    extensions: &keys::UPSTREAM_EXTENSIONS,
+};
+
 /// What an upstream does, wherever it is.
 struct Behaviour {
     era: Option<Era>,
-    tools: Filter,
-    resources: Filter,
-    prompts: Filter,
-    extensions: Option<Filter>,
+    rules: Rules,
     timeout: Duration,
     connect_timeout: Duration,
     list_timeout: Duration,
@@ -117,10 +122,7 @@ fn behaviour(section: &mut Section<'_>) -> Behaviour {
     };
     Behaviour {
         era,
-        tools: access::filter(section, &keys::UPSTREAM_TOOLS).filter,
-        resources: access::filter(section, &keys::UPSTREAM_RESOURCES).filter,
-        prompts: access::filter(section, &keys::UPSTREAM_PROMPTS).filter,
-        extensions: access::rule(section, &keys::UPSTREAM_EXTENSIONS),
+        rules: access::rules(section, &RULES).0,
         timeout: section.bounded(&keys::TIMEOUT).unwrap_or_default(),
         connect_timeout: section.bounded(&keys::CONNECT_TIMEOUT).unwrap_or_default(),
         list_timeout: section.bounded(&keys::LIST_TIMEOUT).unwrap_or_default(),
@@ -163,10 +165,7 @@ fn upstream(section: &mut Section<'_>, name: &Name, naming: &Naming, upstreams: 
         transport,
         era: behaviour.era,
         prefix,
-        tools: behaviour.tools,
-        resources: behaviour.resources,
-        prompts: behaviour.prompts,
-        extensions: behaviour.extensions,
+        rules: behaviour.rules,
         timeout: behaviour.timeout,
         connect_timeout: behaviour.connect_timeout,
         list_timeout: behaviour.list_timeout,

@@ -8,10 +8,25 @@ pub(crate) static CLIENT: Table = Table {
     about: "One caller, known by its bearer tokens. Names have letters, digits, `_`, `-`, `.` and `@`, at most 64 \
             of them, and become a label of the metrics. The name `anonymous` is that of callers without \
             credentials: it has no tokens, and its filters and `limits` hold where `auth.anonymous` lets them in.",
-    keys: &[&TOKENS, &CLIENT_TOOLS, &CLIENT_RESOURCES, &CLIENT_PROMPTS, &CLIENT_EXTENSIONS, &CLIENT_LIMITS],
-    later: &["roles", "upstreams", "endpoints"],
+    keys: &[
+        &TOKENS,
+        &CLIENT_ROLES,
+        &CLIENT_TOOLS,
+        &CLIENT_RESOURCES,
+        &CLIENT_PROMPTS,
+        &CLIENT_EXTENSIONS,
+        &CLIENT_LIMITS,
+    ],
+    later: &["upstreams", "endpoints"],
     foreign: &[],
-    aliases: &[("token", "tokens"), ("allow", "tools"), ("deny", "tools"), ("rate", "limits")],
+    aliases: &[
+        ("token", "tokens"),
+        ("allow", "tools"),
+        ("deny", "tools"),
+        ("rate", "limits"),
+        ("role", "roles"),
+        ("groups", "roles"),
+    ],
     example: "\
 upstreams:
   github: {url: \"https://api.githubcopilot.com/mcp/\"}
@@ -45,27 +60,61 @@ pub(crate) static TOKENS: Key<Secret> = Key {
     }),
 };
 
+pub(crate) static CLIENT_ROLES: Key<Free> = Key {
+    name: "roles",
+    about: "Roles whose rules hold besides its own.",
+    form: Free { written: "list of names", default: "`[]`", bounds: "keys of `roles`" },
+};
+
+/// One role.
+pub(crate) static ROLE: Table = Table {
+    path: "roles.<name>",
+    about: "Rules that several clients share. Layers only narrow: a client sees what the upstream offers, and each \
+            of its roles lets through, and its own rules let through. So a client with two roles sees no more than \
+            with either. Names are as those of clients.",
+    keys: &[&CLIENT_TOOLS, &CLIENT_RESOURCES, &CLIENT_PROMPTS, &CLIENT_EXTENSIONS],
+    later: &["limits", "upstreams", "endpoints"],
+    foreign: &[],
+    aliases: &[("allow", "tools"), ("deny", "tools")],
+    example: "\
+upstreams:
+  github: {url: \"https://api.githubcopilot.com/mcp/\"}
+roles:
+  reader:
+    tools: {allow: [\"github__get_*\", \"github__list_*\"]}
+clients:
+  alice: {tokens: [{env: ALICE_TOKEN}], roles: [reader]}
+  ci:
+    tokens: [{file: /run/secrets/ci_token}]
+    roles: [reader]
+    tools: {deny: [\"*_secret*\"]}
+",
+};
+
+pub(crate) static ROLES: Key<Named> =
+    Key { name: "roles", about: "Sets of rules that clients share, by name.", form: Named(&ROLE) };
+
 pub(crate) static CLIENT_TOOLS: Key<Nested> = Key {
     name: "tools",
-    about: "What it sees and may call, by exposed names, within what the upstreams offer.",
+    about: "What is seen and may be called, by exposed names, within what the upstreams offer.",
     form: Nested(&TOOLS),
 };
 
 pub(crate) static CLIENT_RESOURCES: Key<Nested> = Key {
     name: "resources",
-    about: "What it sees and may read, by URI, within what the upstreams offer.",
+    about: "What is seen and may be read, by URI, within what the upstreams offer.",
     form: Nested(&RESOURCES),
 };
 
 pub(crate) static CLIENT_PROMPTS: Key<Nested> = Key {
     name: "prompts",
-    about: "Which prompts it sees and may get, by exposed names, within what the upstreams offer.",
+    about: "Which prompts are seen, by exposed names, within what the upstreams offer.",
     form: Nested(&PROMPTS),
 };
 
 pub(crate) static CLIENT_EXTENSIONS: Key<Nested> = Key {
     name: "extensions",
-    about: "Which extensions of the protocol it may use, by their identifiers, within what the upstreams offer.",
+    about: "Which extensions of the protocol may be used, by their identifiers, within what the upstreams offer.",
     form: Nested(&EXTENSIONS),
 };
 
@@ -141,7 +190,12 @@ pub(crate) static PROMPTS: Table = Table {
 /// Which extensions.
 pub(crate) static EXTENSIONS: Table = Table {
     path: "extensions",
-    about: "Which extensions of the protocol, by identifiers like `com.example/search`: whether the extension is             promised to clients, and whether its methods pass. Patterns are those of `tools`. What the methods of             an extension do is not known here, so filters of tools, resources and prompts cannot judge them: an             upstream or a client that has such a filter has no extensions without this key, and one that has none             has all. `io.modelcontextprotocol/ui` and `io.modelcontextprotocol/tasks` are known: the filters             judge each of their uses, and they are there unless this key takes them away.",
+    about: "Which extensions of the protocol, by identifiers like `com.example/search`: whether the extension is \
+            promised to clients, and whether its methods pass. Patterns are those of `tools`. What the methods of \
+            an extension do is not known here, so filters of tools, resources and prompts cannot judge them: an \
+            upstream or a client that has such a filter has no extensions without this key, and one that has none \
+            has all. `io.modelcontextprotocol/ui` and `io.modelcontextprotocol/tasks` are known: the filters \
+            judge each of their uses, and they are there unless this key takes them away.",
     keys: &[&ALLOW, &DENY],
     later: &[],
     foreign: &[],

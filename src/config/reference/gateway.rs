@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    AUTH, Bounded, CLIENTS, Choice, DEFAULTS, Flag, Free, Key, Nested, SERVER_INFO_KEY, Secret, Table,
+    AUTH, Bounded, CLIENTS, Choice, DEFAULTS, Flag, Free, Key, Nested, ROLES, SERVER_INFO_KEY, Secret, Table,
     UPSTREAMS,
 };
 use crate::config::units::Bytes;
@@ -18,6 +18,7 @@ pub(crate) static TOP: Table = Table {
         &DEMO,
         &UPSTREAMS,
         &DEFAULTS_KEY,
+        &ROLES,
         &CLIENTS,
         &AUTH_KEY,
         &LIMITS_KEY,
@@ -33,17 +34,7 @@ pub(crate) static TOP: Table = Table {
         &LOG_KEY,
         &SCHEMA,
     ],
-    later: &[
-        "public_url",
-        "endpoints",
-        "roles",
-        "audit",
-        "trace",
-        "trusted_proxies",
-        "resources",
-        "prompts",
-        "tools",
-    ],
+    later: &["public_url", "endpoints", "audit", "trace", "trusted_proxies", "resources", "prompts", "tools"],
     foreign: super::TOP_FOREIGN,
     aliases: &[
         ("servers", "upstreams"),
@@ -77,7 +68,8 @@ pub(crate) static LISTEN: Key<Free> = Key {
 
 pub(crate) static ADMIN: Key<Free> = Key {
     name: "admin",
-    about: "Where health, metrics and status are served, without authentication; `false` serves none.",
+    about: "Where health, metrics and status are served, without authentication; `false` serves none. \
+            `waypost stdio` serves them only where this key stands in the file.",
     form: Free { written: "address or `false`", default: "`127.0.0.1:9090`", bounds: "" },
 };
 
@@ -124,9 +116,12 @@ pub(crate) static LIMITS: Table = Table {
     keys: &[
         &BODY,
         &MESSAGE,
+        &super::MEMORY,
         &CONNECTIONS,
+        &super::PEER_TIMEOUT,
         &SESSIONS_MAX,
         &STREAMS,
+        &PIPE_CALLS,
         &HEADER_TIMEOUT,
         &BODY_TIMEOUT,
         &LIST_ITEMS,
@@ -134,6 +129,9 @@ pub(crate) static LIMITS: Table = Table {
         &ANSWER_TIMEOUT,
         &PARKED_CALLS,
         &PARKED_CALLS_PER_CLIENT,
+        &SUBSCRIPTIONS,
+        &SUBSCRIPTIONS_PER_SESSION,
+        &LISTED_TASKS,
         &EDGE,
     ],
     later: &[],
@@ -177,6 +175,13 @@ pub(crate) static STREAMS: Key<Bounded<u64>> = Key {
     name: "streams",
     about: "Streams of one client (of one address, without a token) that stay open at the same time to be told of \
             changes; one more gets 429.",
+    form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static PIPE_CALLS: Key<Bounded<u64>> = Key {
+    name: "pipe_calls",
+    about: "Requests of the client of `waypost stdio`, or of one connection over HTTP+SSE, that are under way at the same \
+            time; one more is refused.",
     form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
 };
 
@@ -230,10 +235,29 @@ pub(crate) static PARKED_CALLS: Key<Bounded<u64>> = Key {
     form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
 };
 
+pub(crate) static LISTED_TASKS: Key<Bounded<u64>> = Key {
+    name: "listed_tasks",
+    about: "How many tasks of one client are remembered as its own, to list them (`tasks/list` of 2025-11-25); of \
+            more, those that were used last.",
+    form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
+};
+
 pub(crate) static PARKED_CALLS_PER_CLIENT: Key<Bounded<u64>> = Key {
     name: "parked_calls_per_client",
     about: "The same, of one client.",
     form: Bounded { default: Some(100), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static SUBSCRIPTIONS: Key<Bounded<u64>> = Key {
+    name: "subscriptions",
+    about: "Resources that clients have subscribed to, all together; a subscription to one more is refused.",
+    form: Bounded { default: Some(10_000), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static SUBSCRIPTIONS_PER_SESSION: Key<Bounded<u64>> = Key {
+    name: "subscriptions_per_session",
+    about: "The same, of one session or of one `subscriptions/listen`.",
+    form: Bounded { default: Some(100), min: 1, max: 100_000 },
 };
 
 pub(crate) static EDGE: Key<Nested> = Key {

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use super::{
-    AUTH, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, EXTENSIONS, Fate, ICON, LIMITS, LOG, NAMING,
-    POLICY, PROMPTS, RESOURCES, SERVER_INFO, SESSIONS, TOOLS, TOP, Table, UPSTREAM,
+    AUTH, BREAKER, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, EXTENSIONS, Fate, HEALTH, ICON,
+    LIMITS, LOG, NAMING, POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TOOLS, TOP, Table,
+    UPSTREAM,
 };
 
 /// Every mapping, in the order of the page.
-pub(crate) static TABLES: [&Table; 19] = [
+pub(crate) static TABLES: [&Table; 22] = [
     &TOP,
     &UPSTREAM,
     &TOOLS,
@@ -16,7 +17,10 @@ pub(crate) static TABLES: [&Table; 19] = [
     &PROMPTS,
     &EXTENSIONS,
     &CALL_LIMITS,
+    &HEALTH,
+    &BREAKER,
     &DEFAULTS,
+    &ROLE,
     &CLIENT,
     &AUTH,
     &LIMITS,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Bounded, Key};
+use super::{Bounded, Choice, Key, Nested, Table};
+use crate::config::units::Bytes;
 
 pub(crate) static STREAM_IDLE: Key<Bounded<Duration>> = Key {
     name: "stream_idle",
@@ -14,4 +15,101 @@ pub(crate) static STREAM_IDLE: Key<Bounded<Duration>> = Key {
         min: Duration::ZERO,
         max: Duration::from_secs(3_600),
     },
+};
+
+pub(crate) static MEMORY: Key<Bounded<Bytes>> = Key {
+    name: "memory",
+    about: "What messages of more than 64 KiB may take of the memory altogether, from their first byte until they are \
+            passed on. A request that does not fit gets 503; an answer that does not fit fails its call.",
+    form: Bounded { default: Some(Bytes(512 << 20)), min: Bytes(1 << 20), max: Bytes(1 << 40) },
+};
+
+pub(crate) static PEER_TIMEOUT: Key<Bounded<Duration>> = Key {
+    name: "peer_timeout",
+    about: "How long a client may leave unacknowledged what is sent to it, or the probes of a connection on which \
+            nothing is sent, before its connection counts as dead and is closed.",
+    form: Bounded {
+        default: Some(Duration::from_secs(60)),
+        min: Duration::from_secs(3),
+        max: Duration::from_secs(3_600),
+    },
+};
+
+pub(crate) static HEALTH_KEY: Key<Nested> =
+    Key { name: "health", about: "When it is asked whether it lives.", form: Nested(&HEALTH) };
+
+/// When an upstream is asked whether it lives.
+pub(crate) static HEALTH: Table = Table {
+    path: "upstreams.<name>.health",
+    about: "When it is asked whether it lives: by `ping`, or `server/discover` from 2026-07-28 on. Anything that it \
+            says counts as an answer. One that is silent without a call is connected to anew after two questions; \
+            one that is busy with calls only once it has been silent for longer than a call may take.",
+    keys: &[&HEALTH_INTERVAL, &HEALTH_TIMEOUT],
+    later: &[],
+    foreign: &[],
+    aliases: &[("period", "interval")],
+    example: "\
+upstreams:
+  time: {command: uvx, args: [mcp-server-time], health: {interval: 10s, timeout: 5s}}
+",
+};
+
+pub(crate) static HEALTH_INTERVAL: Key<Bounded<Duration>> = Key {
+    name: "interval",
+    about: "After how long a silence it is asked. `0s` is never. Without the key, `30s` for a `command` and never for a \
+            `url`.",
+    form: Bounded { default: None, min: Duration::ZERO, max: Duration::from_secs(86_400) },
+};
+
+pub(crate) static HEALTH_TIMEOUT: Key<Bounded<Duration>> = Key {
+    name: "timeout",
+    about: "How long it may take to answer.",
+    form: Bounded {
+        default: Some(Duration::from_secs(10)),
+        min: Duration::from_millis(10),
+        max: Duration::from_secs(3_600),
+    },
+};
+
+pub(crate) static BREAKER_KEY: Key<Nested> =
+    Key { name: "breaker", about: "When it is not called for a while.", form: Nested(&BREAKER) };
+
+/// When an upstream is not called for a while.
+pub(crate) static BREAKER: Table = Table {
+    path: "upstreams.<name>.breaker",
+    about: "When it is not called for a while: after failures in a row. A failure is a call that was sent and not \
+            answered: timed out, or lost with its connection. Any answer, errors of tools too, is none. After that \
+            while one call is let through to see.",
+    keys: &[&BREAKER_FAILURES, &BREAKER_OPEN],
+    later: &[],
+    foreign: &[],
+    aliases: &[("threshold", "failures"), ("cooldown", "open")],
+    example: "\
+upstreams:
+  slow: {url: \"http://127.0.0.1:9000/mcp\", breaker: {failures: 3, open: 30s}}
+",
+};
+
+pub(crate) static BREAKER_FAILURES: Key<Bounded<u64>> = Key {
+    name: "failures",
+    about: "How many failures in a row open it. `0` is never.",
+    form: Bounded { default: Some(10), min: 0, max: 1_000_000 },
+};
+
+pub(crate) static BREAKER_OPEN: Key<Bounded<Duration>> = Key {
+    name: "open",
+    about: "How long nothing is let through.",
+    form: Bounded {
+        default: Some(Duration::from_secs(10)),
+        min: Duration::from_millis(10),
+        max: Duration::from_secs(3_600),
+    },
+};
+
+pub(crate) static RETRY: Key<Choice> = Key {
+    name: "retry",
+    about: "Which calls are sent once more that were lost with their connection and may have been executed: `hinted` \
+            is reads, and tools with `readOnlyHint` or `idempotentHint`; `always` is all, `never` none. The caller of \
+            any other is told that the outcome is unknown. What was certainly not executed does not count.",
+    form: Choice { words: &["hinted", "never", "always"], default: "hinted" },
 };

@@ -23,7 +23,7 @@ upstreams:
 /// One upstream.
 pub(crate) static UPSTREAM: Table = Table {
     path: "upstreams.<name>",
-    about: "One MCP server. Exactly one of `command` (a child process) and `url` (Streamable HTTP) says where it \
+    about: "One MCP server. Exactly one of `command` (a child process) and `url` (an HTTP server) says where it \
             is. A block of Claude Desktop, Cursor, Cline or VS Code can be pasted. Names have letters, digits, `_`, \
             `-` and `.`, at most 64 of them.",
     keys: &[
@@ -33,6 +33,7 @@ pub(crate) static UPSTREAM: Table = Table {
         &CWD,
         &URL,
         &HEADERS,
+        &TRANSPORT,
         &TYPE,
         &DISABLED,
         &ERA,
@@ -45,6 +46,9 @@ pub(crate) static UPSTREAM: Table = Table {
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
         &super::STREAM_IDLE,
+        &super::HEALTH_KEY,
+        &super::BREAKER_KEY,
+        &super::RETRY,
         &GRACE,
         &REFRESH,
         &UPSTREAM_LIMITS,
@@ -71,6 +75,9 @@ pub(crate) static DEFAULTS: Table = Table {
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
         &super::STREAM_IDLE,
+        &super::HEALTH_KEY,
+        &super::BREAKER_KEY,
+        &super::RETRY,
         &GRACE,
         &REFRESH,
         &UPSTREAM_LIMITS,
@@ -89,17 +96,13 @@ upstreams:
 };
 
 const LATER: &[&str] = &[
-    "transport",
     "isolation",
     "process",
     "forward_headers",
-    "health",
     "max_concurrency",
     "validate_arguments",
     "deny_private_addresses",
     "ca_file",
-    "retry",
-    "breaker",
 ];
 
 const ALIASES: &[(&str, &str)] = &[
@@ -157,7 +160,7 @@ pub(crate) static CWD: Key<Free> = Key {
 
 pub(crate) static URL: Key<Free> = Key {
     name: "url",
-    about: "The endpoint of a Streamable HTTP server.",
+    about: "The endpoint of an HTTP server: Streamable HTTP, or HTTP+SSE of 2024-11-05 (often `/sse`).",
     form: Free { written: "URL", default: "", bounds: "`http` or `https`, without credentials or `#`" },
 };
 
@@ -167,10 +170,19 @@ pub(crate) static HEADERS: Key<Secret> = Key {
     form: Secret(Free { written: "mapping of names to texts", default: "`{}`", bounds: "" }),
 };
 
+pub(crate) static TRANSPORT: Key<Choice> = Key {
+    name: "transport",
+    about: "How a `url` is spoken with: `http` is Streamable HTTP, `sse` is HTTP+SSE of 2024-11-05. `auto` tries \
+            Streamable HTTP first, and HTTP+SSE where that is answered with a status between 400 and 499 that does not \
+            say otherwise.",
+    form: Choice { words: &["auto", "http", "sse"], default: "auto" },
+};
+
 pub(crate) static TYPE: Key<Choice> = Key {
     name: "type",
-    about: "The transport, as other programs' files say it. Follows from `command` or `url`, and must agree.",
-    form: Choice { words: &["stdio", "http", "streamable-http", "streamableHttp"], default: "" },
+    about: "The transport, as other programs' files say it. `sse` is `transport: sse`; the others follow from \
+            `command` or `url`, and must agree.",
+    form: Choice { words: &["stdio", "http", "streamable-http", "streamableHttp", "sse"], default: "" },
 };
 
 pub(crate) static DISABLED: Key<Flag> = Key {

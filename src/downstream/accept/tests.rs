@@ -29,7 +29,14 @@ impl Running {
         let (stop, release) = (CancellationToken::new(), Arc::new(Notify::new()));
         let ticks = Arc::new(AtomicUsize::new(0));
         let stall_timeout = Duration::from_secs(30);
-        let bounds = Bounds { connections, header_timeout, stall_timeout, tick: Duration::from_millis(20) };
+        let peer_timeout = Duration::from_secs(60);
+        let bounds = Bounds {
+            connections,
+            header_timeout,
+            stall_timeout,
+            peer_timeout,
+            tick: Duration::from_millis(20),
+        };
         let (waits, arrived) = (Arc::clone(&release), Arc::new(AtomicUsize::new(0)));
         let arrivals = Arc::clone(&arrived);
         let serve = move |request: Request<Body>| {
@@ -48,7 +55,11 @@ impl Running {
             counted.fetch_add(1, Ordering::SeqCst);
         };
         let mut tasks = JoinSet::new();
-        tasks.spawn(run(listener, bounds, serve, tick, stop.clone()));
+        let shutdown = stop.clone();
+        tasks.spawn(async move {
+            let threads = Threads::here();
+            run(listener, (bounds, &threads), serve, tick, shutdown).await;
+        });
         Self { address, stop, release, ticks, arrived, tasks }
     }
 

@@ -90,6 +90,35 @@ async fn the_table_is_bounded_and_the_one_that_made_room_comes_back() {
     assert_eq!(table.live.len(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_busy_session_that_made_room_is_found_however_old_its_id_is() {
+    let table = table(None, 2);
+    let busy = begin(&table, "alice");
+    for _ in 0..10 {
+        tokio::time::advance(IDLE / 2).await;
+        let _others = [begin(&table, "bob"), begin(&table, "bob"), begin(&table, "bob")];
+        assert!(table.find(&busy, "alice").is_some(), "it was used a moment ago");
+    }
+    tokio::time::advance(IDLE * 2).await;
+    assert!(table.find(&busy, "alice").is_none(), "and now it is idle");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_id_stays_unknown_however_many_are_deleted() {
+    let table = table(Some("k"), 2);
+    let ids: Vec<_> = (0..100)
+        .map(|_| {
+            let id = begin(&table, "alice");
+            table.end(&table.find(&id, "alice").unwrap());
+            id
+        })
+        .collect();
+    assert!(ids.iter().all(|id| table.find(id, "alice").is_none()));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    let later = begin(&table, "alice");
+    assert!(table.find(&later, "alice").is_some(), "who comes later is not taken for one of them");
+}
+
 #[test]
 fn the_log_level_is_the_sessions_own() {
     let table = table(None, 10);

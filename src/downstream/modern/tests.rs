@@ -16,7 +16,7 @@ fn ask(method: &str, params: &str, pairs: &[(&'static str, &str)]) -> Result<Hop
     for (name, value) in pairs {
         headers.append(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
     }
-    check(&headers, &request).map_err(|error| code_of(error.code))
+    check(Some(&headers), &request).map_err(|error| code_of(error.code))
 }
 
 #[test]

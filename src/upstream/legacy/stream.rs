@@ -80,7 +80,7 @@ async fn read(endpoint: &Endpoint, session: &Session, course: &mut Course) -> En
     };
     if std::mem::replace(&mut course.was_open, true) && course.last_id.is_none() {
         // What changed meanwhile was told to nobody.
-        endpoint.doubt_lists();
+        endpoint.doubt_all();
     }
     while let Ok(Some(event)) = stream.next().await {
         endpoint.hear(event.data, &session.headers);

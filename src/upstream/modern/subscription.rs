@@ -1,4 +1,4 @@
-//! The subscription to changes of a modern server's lists.
+//! Subscriptions of a modern server, and the one to changes of its lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::upstream::transport::{Outgoing, Reply, Resumption};
 use crate::upstream::wire::Wire;
 
 /// The waits before an ended subscription is made again.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+pub(super) const FIRST_WAIT: Duration = Duration::from_millis(500);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How long a subscription must have lived for the next wait to be a short one again.
-const SUSTAINED: Duration = Duration::from_secs(30);
+pub(super) const SUSTAINED: Duration = Duration::from_secs(30);
 
 /// The lists whose changes a server says that it tells.
 pub(super) fn offered(hello: &Hello) -> Vec<ListKind> {
@@ -34,9 +34,12 @@ pub(super) fn offered(hello: &Hello) -> Vec<ListKind> {
 /// goes that belongs to no call.
 pub(super) async fn keep(wire: Arc<Wire>, hello: Hello, kinds: Vec<ListKind>) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    let filter: serde_json::Map<_, _> =
+        kinds.iter().map(|kind| (kind.filter().to_owned(), serde_json::Value::Bool(true))).collect();
+    let filter = Raw::from_value(&filter.into());
     loop {
         let began = Instant::now();
-        if is_refused(&subscribe(&wire, &hello, &kinds).await) {
+        if is_refused(&subscribe(&wire, &hello, wire.mint(), filter.clone()).await) {
             tracing::debug!("an upstream offers changes of its lists, but no subscription to them");
             return;
         }
@@ -49,13 +52,9 @@ pub(super) async fn keep(wire: Arc<Wire>, hello: Hello, kinds: Vec<ListKind>) {
     }
 }
 
-/// Subscribes, and waits for the end of the subscription.
-async fn subscribe(wire: &Wire, hello: &Hello, kinds: &[ListKind]) -> Result<Reply, Failure> {
+/// Subscribes under this id, and waits for the end of the subscription.
+pub(super) async fn subscribe(wire: &Wire, hello: &Hello, id: u64, filter: Raw) -> Result<Reply, Failure> {
     const METHOD: &str = "subscriptions/listen";
-    let id = wire.mint();
-    let filter: serde_json::Map<_, _> =
-        kinds.iter().map(|kind| (kind.filter().to_owned(), serde_json::Value::Bool(true))).collect();
-    let filter = Raw::from_value(&filter.into());
     let text = write_request(&Id::from(id), METHOD, &[("notifications", filter)], &own_meta(hello.version));
     let outgoing = Outgoing {
         id,
@@ -69,7 +68,7 @@ async fn subscribe(wire: &Wire, hello: &Hello, kinds: &[ListKind]) -> Result<Rep
 }
 
 /// Whether there is no point in asking again.
-fn is_refused(end: &Result<Reply, Failure>) -> bool {
+pub(super) fn is_refused(end: &Result<Reply, Failure>) -> bool {
     match end {
         Ok(Reply { response, .. }) => {
             let permanent = [Code::MethodNotFound, Code::InvalidParams, Code::InvalidRequest].map(code_of);

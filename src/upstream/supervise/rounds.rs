@@ -91,7 +91,7 @@ impl<'a> Rounds<'a> {
         loop {
             let read = tokio::select! {
                 Some(read) = self.running.next(), if !self.running.is_empty() => read,
-                () = super::until(self.ready_at) => {
+                () = crate::upstream::until(self.ready_at) => {
                     self.ready_at = None;
                     self.is_ready = true;
                     return std::mem::take(&mut self.first);

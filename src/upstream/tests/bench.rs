@@ -115,7 +115,7 @@ impl Bench {
 }
 
 pub(crate) fn http(url: &str) -> Transport {
-    Transport::Http(Http { url: url::Url::parse(url).unwrap(), headers: vec![] })
+    Transport::Http(Http { url: url::Url::parse(url).unwrap(), headers: vec![], kind: None })
 }
 
 pub(crate) fn call(tool: &str, arguments: Value) -> Made {

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) verb: Method,
+    pub(crate) target: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
     pub(crate) text: Bytes,
@@ -97,7 +98,7 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Result<Respon
     let (parts, body) = request.into_parts();
     let text = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let body = serde_json::from_slice(&text).unwrap_or(Value::Null);
-    let seen = Seen { verb: parts.method, headers: parts.headers, body, text };
+    let seen = Seen { verb: parts.method, target: parts.uri.to_string(), headers: parts.headers, body, text };
     shared.seen.lock().unwrap().push(seen.clone());
     Ok((shared.script)(&seen))
 }

@@ -3,6 +3,8 @@
 //!
 //! The only place where processes are made. Must not know: messages.
 
+pub(crate) mod guard;
+
 use std::io::ErrorKind;
 use std::process::{ExitStatus, Stdio as Wiring};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,6 +105,7 @@ pub(super) fn spawn(config: &config::Stdio, family: &Family<'_>) -> Result<(Chil
     else {
         return Err(lost());
     };
+    guard::enter(pid);
     let last_words = Arc::new(LastWords::default());
     let end = CancellationToken::new();
     let (alive, life) = watch::channel(Life::Runs);
@@ -218,7 +221,7 @@ fn end_text(status: Option<ExitStatus>) -> String {
 }
 
 /// A process group. What is left of it when this is dropped gets SIGKILL. Only SIGKILL to ourselves comes
-/// before that: then the group sees the end of its input, which well-behaved servers take for theirs.
+/// before that: then the guard ends it.
 #[derive(Debug)]
 struct Group {
     leader: Pid,
@@ -281,6 +284,7 @@ async fn reap(
             group.wait(limit).await;
         }
         if group.is_gone {
+            guard::leave(group.leader);
             break;
         }
     }

@@ -3,28 +3,34 @@
 //! Must not know: eras, sessions. Which headers a request carries comes with it.
 
 mod answer;
+mod client;
+mod dial;
 mod fault;
+mod received;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use reqwest::redirect::Policy;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::Full;
 use secrecy::ExposeSecret;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
-use url::{Host, Url};
+use url::Url;
 
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
-use crate::mcp::ListKind;
+use crate::exchange::Budget;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::SESSION_ID;
+
+use client::Client;
+use received::Received;
 
 pub(in crate::upstream) use answer::EventStream;
 
@@ -34,12 +40,8 @@ const ASIDE: Duration = Duration::from_secs(5);
 const ASIDES: usize = 16;
 /// The header that asks for a stream to go on behind an event.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// How long an idle TCP connection goes without a sign of life.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// The window of a whole HTTP/2 connection: one stream that is read slowly must not stop the others.
-const CONNECTION_WINDOW: u32 = 64 << 20;
-/// The window of one HTTP/2 stream.
-const STREAM_WINDOW: u32 = 1 << 20;
+/// What every request says of its sender.
+const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("waypost/", env!("CARGO_PKG_VERSION")));
 
 /// A Streamable HTTP endpoint.
 #[derive(Clone, Debug)]
@@ -47,14 +49,17 @@ pub(in crate::upstream) struct Endpoint(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    client: reqwest::Client,
+    client: Client,
     url: Url,
+    /// The path and the query of the URL.
+    path: Uri,
     /// Headers of every request.
     headers: HeaderMap,
     /// Headers of every request with a body.
     post_headers: HeaderMap,
     message_limit: usize,
     stream_idle: Option<Duration>,
+    budget: Budget,
     unsolicited: Arc<Unsolicited>,
     asides: Arc<Semaphore>,
     broken: watch::Sender<Option<Failure>>,
@@ -71,6 +76,8 @@ pub(in crate::upstream) struct Surroundings<'a> {
     pub(in crate::upstream) message_limit: usize,
     /// How long an answer may pause in the middle of a message.
     pub(in crate::upstream) stream_idle: Option<Duration>,
+    /// What answers may take of the memory.
+    pub(in crate::upstream) budget: Budget,
     /// Time to open a TCP connection and to agree on TLS.
     pub(in crate::upstream) connect_timeout: Duration,
 }
@@ -85,17 +92,21 @@ impl Endpoint {
         surroundings: Surroundings<'_>,
     ) -> Result<Self, Failure> {
         let mut headers = configured(config)?;
+        headers.entry(USER_AGENT).or_insert(OURSELVES);
+        headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("gzip"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let mut post_headers = headers.clone();
         post_headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         post_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(Self(Arc::new(Inner {
-            client: client(&config.url, surroundings.connect_timeout)?,
+            client: Client::new(&config.url, surroundings.connect_timeout)?,
+            path: path(&config.url)?,
             url: config.url.clone(),
             headers,
             post_headers,
             message_limit: surroundings.message_limit,
             stream_idle: surroundings.stream_idle,
+            budget: surroundings.budget,
             unsolicited: surroundings.unsolicited,
             asides: Arc::new(Semaphore::new(ASIDES)),
             broken: watch::Sender::new(None),
@@ -175,13 +186,49 @@ impl Endpoint {
         Ok(self.stream(response))
     }
 
-    fn stream(&self, response: reqwest::Response) -> EventStream {
-        EventStream::new(response, self.0.message_limit, self.0.stream_idle)
+    fn bounds(&self) -> answer::Bounds {
+        answer::Bounds {
+            message: self.0.message_limit,
+            idle: self.0.stream_idle,
+            share: self.0.budget.share(),
+        }
     }
 
-    /// Has all lists read again.
-    pub(in crate::upstream) fn doubt_lists(&self) {
-        self.0.unsolicited.doubt(&ListKind::ALL);
+    fn stream(&self, response: Received) -> EventStream {
+        EventStream::new(response, self.bounds())
+    }
+
+    /// Its address.
+    pub(super) fn url(&self) -> &Url {
+        &self.0.url
+    }
+
+    /// The same server at another address. Credentials go there, too: the origin must be the same.
+    ///
+    /// # Errors
+    /// If the address cannot be written in a request.
+    pub(super) fn at(&self, url: Url) -> Result<Self, Failure> {
+        let Inner { client, headers, post_headers, unsolicited, asides, tasks, runtime, .. } = &*self.0;
+        Ok(Self(Arc::new(Inner {
+            client: client.clone(),
+            path: path(&url)?,
+            url,
+            headers: headers.clone(),
+            post_headers: post_headers.clone(),
+            message_limit: self.0.message_limit,
+            stream_idle: self.0.stream_idle,
+            budget: self.0.budget.clone(),
+            unsolicited: Arc::clone(unsolicited),
+            asides: Arc::clone(asides),
+            broken: watch::Sender::new(None),
+            tasks: tasks.clone(),
+            runtime: runtime.clone(),
+        })))
+    }
+
+    /// Has everything looked at again.
+    pub(in crate::upstream) fn doubt_all(&self) {
+        self.0.unsolicited.doubt_all();
     }
 
     /// Takes a message that came on a stream of the server's own.
@@ -241,8 +288,39 @@ impl Endpoint {
         }
     }
 
+    /// Sends a message whose answer, if there is one, comes another way.
+    ///
+    /// # Errors
+    /// If it cannot be delivered, or is refused; the failure has the status then.
+    pub(super) async fn deliver(&self, text: Bytes, headers: &HeaderMap) -> Result<(), Failure> {
+        let response = self.send(Method::POST, Some(text), headers).await?;
+        if !response.status().is_success() {
+            let refusal = fault::of_status(&response);
+            self.finish_reading(response);
+            return Err(refusal);
+        }
+        self.finish_reading(response);
+        Ok(())
+    }
+
+    /// Lets a delivery end that nobody waits for any more, unless too many of them are on their way.
+    pub(super) fn finish_aside(&self, delivery: impl Future<Output = Result<(), Failure>> + Send + 'static) {
+        let Ok(permit) = Arc::clone(&self.0.asides).try_acquire_owned() else { return };
+        self.spawn(async move {
+            drop(timeout(ASIDE, delivery).await);
+            drop(permit);
+        });
+    }
+
+    /// Says that a request is dropped, in the background.
+    pub(super) fn say_cancelled(&self, id: u64, reason: Option<&str>, headers: Arc<HeaderMap>) {
+        let text = cancelled(id, reason);
+        let endpoint = self.clone();
+        self.spawn(async move { drop(timeout(ASIDE, endpoint.notify(text, headers)).await) });
+    }
+
     /// Sends a message that nobody waits for, in the background, unless too many are on their way.
-    fn send_aside(&self, text: Bytes, headers: Arc<HeaderMap>) {
+    pub(super) fn send_aside(&self, text: Bytes, headers: Arc<HeaderMap>) {
         let Ok(permit) = Arc::clone(&self.0.asides).try_acquire_owned() else {
             tracing::debug!("no room to answer a request of an upstream");
             return;
@@ -259,7 +337,7 @@ impl Endpoint {
     }
 
     /// Reads what is left of an answer, a little, so that its connection can be used again.
-    fn finish_reading(&self, response: reqwest::Response) {
+    fn finish_reading(&self, response: Received) {
         self.spawn(answer::drain(response));
     }
 
@@ -269,12 +347,13 @@ impl Endpoint {
         method: Method,
         body: Option<Bytes>,
         headers: &HeaderMap,
-    ) -> Result<reqwest::Response, Failure> {
-        let first = self.send_to(self.0.url.clone(), &method, body.clone(), headers).await?;
+    ) -> Result<Received, Failure> {
+        let first = self.send_to(&self.0.path, &method, body.clone(), headers).await?;
+        self.0.unsolicited.hear();
         match redirect(&first, &self.0.url)? {
             None => Ok(first),
             Some(url) => {
-                let second = self.send_to(url, &method, body, headers).await?;
+                let second = self.send_to(&path(&url)?, &method, body, headers).await?;
                 match second.status().is_redirection() {
                     true => Err(fault::redirected(second.status())),
                     false => Ok(second),
@@ -285,19 +364,21 @@ impl Endpoint {
 
     async fn send_to(
         &self,
-        url: Url,
+        path: &Uri,
         method: &Method,
         body: Option<Bytes>,
         headers: &HeaderMap,
-    ) -> Result<reqwest::Response, Failure> {
-        let mut request = reqwest::Request::new(method.clone(), url);
+    ) -> Result<Received, Failure> {
+        let common = if body.is_some() { &self.0.post_headers } else { &self.0.headers };
+        let mut request = Request::new(Full::new(body.unwrap_or_default()));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = path.clone();
         let all = request.headers_mut();
-        all.clone_from(if body.is_some() { &self.0.post_headers } else { &self.0.headers });
+        all.clone_from(common);
         for (name, value) in headers {
             all.insert(name, value.clone());
         }
-        *request.body_mut() = body.map(reqwest::Body::from);
-        self.0.client.execute(request).await.map_err(fault::of_sending)
+        self.0.client.send(request).await.map_err(|error| fault::of_sending(&error))
     }
 }
 
@@ -311,16 +392,14 @@ struct Departure<'a> {
 
 impl Drop for Departure<'_> {
     fn drop(&mut self) {
-        let Farewell::Cancelled(cancel) = &self.farewell else { return };
-        let text = cancelled(self.id, cancel.reason());
-        let endpoint = self.endpoint.clone();
-        let headers = Arc::clone(&self.headers);
-        self.endpoint.spawn(async move { drop(timeout(ASIDE, endpoint.notify(text, headers)).await) });
+        if let Farewell::Cancelled(cancel) = &self.farewell {
+            self.endpoint.say_cancelled(self.id, cancel.reason(), Arc::clone(&self.headers));
+        }
     }
 }
 
 /// Where to go instead, if the answer sends us somewhere else within the same origin.
-fn redirect(response: &reqwest::Response, from: &Url) -> Result<Option<Url>, Failure> {
+fn redirect(response: &Received, from: &Url) -> Result<Option<Url>, Failure> {
     let status = response.status();
     if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
         return Ok(None);
@@ -334,32 +413,11 @@ fn redirect(response: &reqwest::Response, from: &Url) -> Result<Option<Url>, Fai
     }
 }
 
-fn client(url: &Url, connect_timeout: Duration) -> Result<reqwest::Client, Failure> {
-    let mut builder = reqwest::Client::builder()
-        .redirect(Policy::none())
-        .connect_timeout(connect_timeout)
-        .tcp_keepalive(KEEP_ALIVE)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .user_agent(concat!("waypost/", env!("CARGO_PKG_VERSION")));
-    if url.scheme() == "http" {
-        // No certificates are needed, and some containers have none.
-        builder = builder.tls_certs_only([]);
-    }
-    let is_local = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    if is_local {
-        // A proxy of the environment leads out of this machine.
-        builder = builder.no_proxy();
-    }
-    builder.build().map_err(|error| {
-        Failure::unavailable("its TLS client could not be set up").because(fault::chain(&error))
-    })
+/// The path and the query of a URL, as a request has them.
+fn path(url: &Url) -> Result<Uri, Failure> {
+    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let path: Result<Uri, _> = format!("{}{query}", url.path()).parse();
+    path.map_err(|error| Failure::unavailable("its URL cannot be used").because(error))
 }
 
 fn configured(config: &config::Http) -> Result<HeaderMap, Failure> {

@@ -8,22 +8,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use memchr::memmem::find as memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::child::{self, Child, Family};
-use super::{Farewell, Outgoing, Reply, cancelled};
+use super::inbox::{Inbox, lost};
+use super::{Farewell, Outgoing, Reply, cancelled, no_room};
 use crate::config;
-use crate::mcp::Message;
+use crate::exchange::Budget;
 use crate::upstream::failure::Failure;
-use crate::upstream::inflight::{Flight, Heard, InFlight, Stage};
+use crate::upstream::inflight::{Flight, Stage};
 use crate::upstream::unsolicited::Unsolicited;
-use crate::wire::json::{self, JsonError};
 use crate::wire::ndjson::{self, Lines, one_line};
 
 /// Messages that may wait to be written.
@@ -49,12 +48,14 @@ pub(in crate::upstream) struct Pipe {
 }
 
 /// What a child is given up for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::upstream) struct Bounds {
     /// Bytes of one message.
     pub(in crate::upstream) message: usize,
     /// How long it may pause in the middle of a message.
     pub(in crate::upstream) stream_idle: Option<Duration>,
+    /// What its messages may take of the memory.
+    pub(in crate::upstream) budget: Budget,
     /// How long it may read nothing of what is written to it.
     pub(in crate::upstream) write_stall: Duration,
 }
@@ -65,10 +66,8 @@ struct Shared {
     child: Child,
     queue: mpsc::Sender<Line>,
     room: Arc<Semaphore>,
-    in_flight: InFlight,
-    unsolicited: Arc<Unsolicited>,
+    inbox: Inbox,
     closing: CancellationToken,
-    closed: watch::Sender<Option<Failure>>,
 }
 
 /// One message that waits to be written.
@@ -96,10 +95,8 @@ impl Pipe {
             child,
             queue,
             room: Arc::new(Semaphore::new(QUEUE_KIB)),
-            in_flight: InFlight::default(),
-            unsolicited,
+            inbox: Inbox::new(unsolicited),
             closing: CancellationToken::new(),
-            closed: watch::Sender::new(None),
         });
         family.tasks.spawn(write(pipes.stdin, waiting, Arc::clone(&shared), bounds.write_stall));
         family.tasks.spawn(read(pipes.stdout, Arc::clone(&shared), bounds));
@@ -109,7 +106,7 @@ impl Pipe {
     /// Sends a request and waits for its answer.
     pub(super) async fn request(&self, outgoing: Outgoing) -> Result<Reply, Failure> {
         let Outgoing { id, text, listener, farewell, .. } = outgoing;
-        let (flight, answer) = self.shared.in_flight.enter(id, listener)?;
+        let (flight, answer) = self.shared.inbox.in_flight().enter(id, listener)?;
         let stage = Arc::clone(flight.stage());
         let departure = Departure { pipe: self, flight, farewell };
         self.shared.enqueue(text, Some(stage)).await.map_err(|lost| self.failure_or(lost))?;
@@ -125,24 +122,28 @@ impl Pipe {
 
     /// Waits until the connection is broken.
     pub(super) async fn closed(&self) -> Failure {
-        let mut closed = self.shared.closed.subscribe();
-        match closed.wait_for(Option::is_some).await {
-            Ok(failure) => failure.clone().unwrap_or_else(lost),
-            Err(_) => lost(),
-        }
+        self.shared.inbox.closed().await
     }
 
     /// Ends the child: closes its stdin, waits, and only then uses force.
     pub(super) async fn stop(&self) {
-        self.shared.in_flight.close(&Failure::unavailable("Waypost ended the connection, as it is stopping"));
+        self.shared
+            .inbox
+            .in_flight()
+            .close(&Failure::unavailable("Waypost ended the connection, as it is stopping"));
         self.shared.closing.cancel();
         drop(timeout(EXIT_GRACE, self.shared.child.exited()).await);
         self.shared.child.terminate();
         self.shared.child.gone().await;
     }
 
+    /// Ends the child, and every call that it has.
+    pub(super) fn give_up(&self, failure: Failure) {
+        self.shared.close(failure);
+    }
+
     fn failure_or(&self, other: Failure) -> Failure {
-        self.shared.closed.borrow().clone().unwrap_or(other)
+        self.shared.inbox.failure_or(other)
     }
 
     /// Says that a request is dropped, now or as soon as there is room.
@@ -193,12 +194,7 @@ impl Shared {
 
     /// Ends everything: calls in flight fail, callers that wait for room, too.
     fn close(&self, failure: Failure) {
-        self.in_flight.close(&failure);
-        self.closed.send_if_modified(|closed| {
-            let is_first = closed.is_none();
-            closed.get_or_insert(failure);
-            is_first
-        });
+        self.inbox.close(failure);
         self.room.close();
         self.closing.cancel();
         self.child.terminate();
@@ -208,81 +204,15 @@ impl Shared {
         if line.trim_ascii().is_empty() {
             return;
         }
-        match json::parse(line.clone()) {
-            Ok(message) => self.take(message).await,
-            Err(JsonError::Batch) => self.take_batch(&line).await,
-            Err(error) => self.take_unreadable(&line, &error),
-        }
-    }
-
-    /// Servers of 2025-03-26 may put several messages into one array.
-    async fn take_batch(&self, line: &Bytes) {
-        let parts: Vec<&serde_json::value::RawValue> = serde_json::from_slice(line).unwrap_or_default();
-        if parts.is_empty() {
-            self.unsolicited.noise(line);
-        }
-        for part in parts {
-            let part = line.slice_ref(part.get().as_bytes());
-            match json::parse(part.clone()) {
-                Ok(message) => self.take(message).await,
-                Err(error) => self.take_unreadable(&part, &error),
+        let answer = |text| {
+            // The reader waits for nobody: a server that asks faster than it reads gets no answer.
+            let line = Line { text, stage: None, _room: None };
+            if self.queue.try_send(line).is_err() {
+                tracing::debug!("no room to answer a request of an upstream");
             }
-        }
-    }
-
-    /// Fails the call that a broken answer is for, as far as that can be seen.
-    fn take_unreadable(&self, text: &Bytes, error: &JsonError) {
-        let is_known = match super::salvage_id(text).or_else(|| torn_id(text)) {
-            Some(id) => self.in_flight.finish(id, Err(super::unreadable(error))),
-            None => false,
         };
-        if !is_known {
-            self.unsolicited.noise(text);
-        }
+        self.inbox.take(&line, &answer).await;
     }
-
-    /// Fails the call whose answer is too large, as far as its two ends tell whose it is.
-    fn take_ends(&self, head: &Bytes, tail: &Bytes, limit: usize) {
-        let failure = Failure::broken(format!("its answer is larger than {limit} bytes"));
-        let id = json::glimpse_id(head, tail);
-        if !id.is_some_and(|id| self.in_flight.finish(id, Err(failure))) {
-            self.unsolicited.noise(head);
-        }
-    }
-
-    async fn take(&self, message: Message) {
-        match message {
-            Message::Response(response) => {
-                let id = response.id.as_ref().and_then(crate::mcp::Id::number);
-                if !id.is_some_and(|id| self.in_flight.finish(id, Ok(response))) {
-                    tracing::debug!("an answer to no request of ours, or to one that was dropped");
-                }
-            }
-            Message::Notification(notification) => match self.in_flight.hear(&notification).await {
-                Heard::Done => {}
-                Heard::Missed => self.unsolicited.missed(),
-                Heard::Unattributed => self.unsolicited.notification(&notification),
-            },
-            Message::Request(request) => {
-                let Some(text) = self.unsolicited.answer(&request) else { return };
-                // The reader waits for nobody: a server that asks faster than it reads gets no answer.
-                let line = Line { text, stage: None, _room: None };
-                if self.queue.try_send(line).is_err() {
-                    tracing::debug!("no room to answer a request of an upstream");
-                }
-            }
-        }
-    }
-}
-
-/// The id of the answer that a line begins with which is no message, because something was written into it.
-fn torn_id(line: &Bytes) -> Option<u64> {
-    let is_answer = line.trim_ascii_start().starts_with(b"{") && memmem(line, b"\"method\"").is_none();
-    is_answer.then(|| json::glimpse_id(line, line)).flatten()
-}
-
-fn lost() -> Failure {
-    Failure::unavailable("the connection was closed").of_connection()
 }
 
 /// The stdin of a child that has to read.
@@ -384,6 +314,7 @@ async fn read(stdout: ChildStdout, shared: Arc<Shared>, bounds: Bounds) {
 async fn read_lines(mut stdout: ChildStdout, shared: &Shared, bounds: Bounds) -> Option<Failure> {
     let limit = bounds.message;
     let mut lines = Lines::new(limit);
+    let mut share = bounds.budget.share();
     loop {
         let idle = bounds.stream_idle.filter(|_| lines.is_mid_message());
         let reading = stdout.read_buf(lines.room());
@@ -400,11 +331,26 @@ async fn read_lines(mut stdout: ChildStdout, shared: &Shared, bounds: Bounds) ->
         }
         loop {
             match lines.next_line() {
-                Ok(Some(ndjson::Line::Whole(line))) => shared.take_line(line).await,
-                Ok(Some(ndjson::Line::TooLong { head, tail })) => shared.take_ends(&head, &tail, limit),
+                Ok(Some(ndjson::Line::Whole(line))) => {
+                    // What was counted as one is one or more lines, and what is left.
+                    match share.resize(line.len()) {
+                        Ok(()) => shared.take_line(share.keep(line)).await,
+                        Err(_) => shared.inbox.take_ends(&line, &line, no_room()),
+                    }
+                }
+                Ok(Some(ndjson::Line::TooLong { head, tail, why })) => {
+                    let failure = match why {
+                        ndjson::Cut::Limit => too_large(limit),
+                        ndjson::Cut::Room => no_room(),
+                    };
+                    shared.inbox.take_ends(&head, &tail, failure);
+                }
                 Ok(None) => break,
-                Err(error) => return Some(too_large(error)),
+                Err(error) => return Some(endless(error)),
             }
+        }
+        if share.resize(lines.rest().len()).is_err() {
+            lines.shed();
         }
     }
     // A last message may lack its line end.
@@ -416,6 +362,10 @@ fn stalled() -> Failure {
     Failure::unavailable("it stopped in the middle of a message").of_connection()
 }
 
-fn too_large(error: ndjson::Endless) -> Failure {
+fn too_large(limit: usize) -> Failure {
+    Failure::broken(format!("its answer is larger than {limit} bytes"))
+}
+
+fn endless(error: ndjson::Endless) -> Failure {
     Failure::broken(format!("it sent a message larger than {} bytes", error.limit)).of_connection()
 }

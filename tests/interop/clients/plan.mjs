@@ -7,6 +7,14 @@ export const say = record => console.log(JSON.stringify(record));
 export const plan = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 export const headers = plan.token ? { Authorization: `Bearer ${plan.token}` } : {};
 
+/** What to launch, for a client that speaks over stdio. */
+export const launched = plan.command && {
+  command: plan.command[0],
+  args: plan.command.slice(1),
+  env: plan.env,
+  stderr: 'inherit',
+};
+
 /**
  * `peer` adapts one SDK: `{ protocol, modern, client, call(params, options) }`.
  */

@@ -10,6 +10,8 @@ from typing import Any
 
 import anyio
 import httpx
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import ClientSession, McpError
@@ -79,7 +81,14 @@ async def main() -> None:
 
     headers = {"Authorization": f"Bearer {plan['token']}"} if plan["token"] else {}
     async with httpx.AsyncClient(headers=headers, timeout=90) as http:
-        async with streamable_http_client(plan["url"], http_client=http) as (read, write, _):
+        if plan.get("command"):
+            command, *arguments = plan["command"]
+            transport: Any = stdio_client(StdioServerParameters(command=command, args=arguments, env=plan["env"]))
+        elif plan["url"].endswith("/sse"):
+            transport = sse_client(plan["url"], headers=headers)
+        else:
+            transport = streamable_http_client(plan["url"], http_client=http)
+        async with transport as (read, write, *_):
             async with ClientSession(read, write, logging_callback=on_log) as session:
                 await carry_out(session, plan)
     say(step="close")

@@ -71,7 +71,7 @@ fn con_02_a_hundred_parallel_calls_over_one_pipe() {
 /// Across sessions and, since each POST has its own answer, within one: never a swapped or a missing answer.
 #[test]
 fn s2c_04_every_request_may_carry_id_1() {
-    for transport in [crate::support::matrix::Transport::Stdio, crate::support::matrix::Transport::Http] {
+    for transport in crate::support::matrix::Transport::LEGACY {
         let script = Script::legacy().tool("echo", |turn| {
             let text = turn.argument("text").unwrap();
             std::thread::sleep(Duration::from_millis(u64::try_from(text.len() * 7 % 60).unwrap()));

@@ -80,8 +80,8 @@ fn chg_01_prompts_and_resources_change_likewise(cell: Cell) {
 /// A server may say it on the stream of a call.
 #[test]
 fn chg_01_a_change_told_on_the_stream_of_a_call_reaches_those_who_listen() {
-    for (era, transport) in [(Era::Legacy, Transport::Stdio), (Era::Legacy, Transport::Http)] {
-        let script = Script::echo(era).tool("grow", |turn| {
+    for transport in Transport::LEGACY {
+        let script = Script::echo(Era::Legacy).tool("grow", |turn| {
             turn.send(CHANGED);
             turn.text("grown");
         });
@@ -153,7 +153,7 @@ fn chg_05_a_server_that_comes_back_as_another_is_announced(cell: Cell) {
             up.forget_sessions();
             assert_eq!(client.echo("up__echo", "x"), "x");
         }
-        (Transport::Http, Era::Modern) => {
+        (Transport::Http, Era::Modern) | (Transport::Sse, _) => {
             up.go_down();
             up.come_back();
         }

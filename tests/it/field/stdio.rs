@@ -54,7 +54,7 @@ fn std_01_large_messages_over_http_streams() {
 
 #[test]
 fn std_01_above_the_limit_only_that_call_fails() {
-    for transport in [Transport::Stdio, Transport::Http] {
+    for transport in Transport::ALL {
         let script = Script::echo(Era::Legacy).tool("make", |turn| turn.text(&filler(2 << 20)));
         let up = script.over(transport);
         let gateway = Config::new().upstream("up", &up).set("limits", json!({"message": "1MiB"})).ready();
@@ -229,6 +229,47 @@ fn std_09_a_killed_gateway_leaves_no_child_behind() {
     gateway.wait_exit();
     eventually("the child ends on the end of its stdin", || (!process::is_alive(child.pid())).then_some(()));
     assert!(child.has_eof() || !process::is_alive(child.pid()));
+}
+
+/// Not even those that take no notice of the end of their input, nor what they have started.
+#[test]
+fn std_09_a_killed_gateway_leaves_no_stubborn_child_behind() {
+    let up = Script::echo(Era::Legacy).flag("stay").flag("ignore-term").stdio();
+    let other = Script::echo(Era::Legacy).flag("stay").stdio();
+    let mut gateway = Config::new().upstream("up", &up).upstream("other", &other).ready();
+    up.process().fork(300);
+    let tree = eventually("both servers, a grandchild, and the guard", || {
+        let tree = process::descendants(gateway.pid());
+        (tree.len() >= 4).then_some(tree)
+    });
+    gateway.signal(Signal::KILL);
+    gateway.wait_exit();
+    eventually("nothing of the tree lives", || tree.iter().all(|pid| !process::is_alive(*pid)).then_some(()));
+}
+
+/// A guard that was lost is replaced with the next child, and knows of those before.
+#[test]
+fn std_09_a_guard_that_is_killed_is_replaced() {
+    let up = Script::echo(Era::Legacy).flag("stay").stdio();
+    let other = Script::echo(Era::Legacy).flag("stay").stdio();
+    let mut gateway = Config::new().upstream("up", &up).upstream("other", &other).ready();
+    let servers = [up.process().pid(), other.process().pid()];
+    let guards = || {
+        let children = process::children(gateway.pid()).into_iter();
+        children.filter(|pid| !servers.contains(pid)).collect::<Vec<_>>()
+    };
+    let guard = eventually("the guard", || guards().first().copied());
+    process::signal(guard, Signal::KILL);
+    other.process().exit(1);
+    let next = eventually("the child is started again", || {
+        let pid = other.process().pid();
+        (pid != servers[1]).then_some(pid)
+    });
+    eventually("another guard", || guards().into_iter().find(|pid| ![guard, next].contains(pid)));
+    gateway.signal(Signal::KILL);
+    gateway.wait_exit();
+    let left = [servers[0], next];
+    eventually("no child lives", || left.iter().all(|pid| !process::is_alive(*pid)).then_some(()));
 }
 
 #[test]

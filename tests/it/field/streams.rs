@@ -53,7 +53,8 @@ fn str_01_streams_may_be_cut_anywhere() {
     assert_eq!(Client::legacy(&gateway).echo("up__pieces", ""), "in pieces é 日本");
 }
 
-/// Stdio: the child closes its stdout and lives on. HTTP: the stream ends without an answer.
+/// Stdio: the child closes its stdout and lives on. HTTP: the stream ends without an answer, that of the call or
+/// that of all calls.
 #[test]
 fn str_08_a_stream_that_ends_mid_call_fails_the_call_at_once() {
     let cut = |turn: &Turn| {
@@ -61,11 +62,11 @@ fn str_08_a_stream_that_ends_mid_call_fails_the_call_at_once() {
         std::thread::sleep(Duration::from_millis(50));
         match &turn.out {
             crate::support::turn::Out::Stdio(process) => process.close_stdout(),
-            crate::support::turn::Out::Http(_) => turn.break_off(),
+            crate::support::turn::Out::Http(_) | crate::support::turn::Out::Sse(_) => turn.break_off(),
         }
     };
     let clean = |turn: &Turn| turn.respond("200 OK", "text/event-stream", ": nothing\n\n");
-    for transport in [Transport::Stdio, Transport::Http] {
+    for transport in Transport::LEGACY {
         let up = Script::echo(Era::Legacy).tool("cut", cut).handled("clean", clean).over(transport);
         let gateway = Config::new().upstream_with("up", &up, json!({"timeout": "60s"})).ready();
         let client = Client::legacy(&gateway);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::{Client, header_value};
 use crate::support::gateway::{Config, Gateway};
-use crate::support::json::{get, quoted, string};
+use crate::support::json::{elements, get, quoted, string};
 use crate::support::matrix::{Cell, Era, Transport};
 use crate::support::patience;
 use crate::support::script::Script;
@@ -38,6 +38,22 @@ fn known(turn: &Turn, tasks: &Tasks) -> Option<(String, String)> {
 
 fn block(said: &str) -> String {
     format!(r#""content":[{{"type":"text","text":{}}}],"isError":false"#, quoted(said))
+}
+
+/// Two tasks a page, whoever asks: a server behind a gateway knows one client only.
+fn list(turn: &Turn, tasks: &Tasks) {
+    let cursor = string(&turn.text, &["params", "cursor"]);
+    let from: usize = match cursor.as_deref().map(str::parse) {
+        Some(Ok(from)) => from,
+        Some(Err(_)) => return turn.error(-32602, "Invalid cursor"),
+        None => 0,
+    };
+    let mut ids: Vec<String> = tasks.lock().unwrap().keys().cloned().collect();
+    ids.sort();
+    let entry = |id: &String| format!(r#"{{"taskId":"{id}","status":"working","x":1.50e2,{TIMES}}}"#);
+    let page: Vec<String> = ids.iter().skip(from).take(2).map(entry).collect();
+    let next = if from + 2 < ids.len() { format!(r#","nextCursor":"{}""#, from + 2) } else { String::new() };
+    turn.ok(&format!(r#"{{"tasks":[{}],"more":true{next}}}"#, page.join(", ")));
 }
 
 /// A server whose tool `slow` becomes a task where its era and its client have that; the ids begin with `own`.
@@ -73,8 +89,9 @@ fn tasking(era: Era, own: &'static str) -> Script {
             )),
         }
     });
-    let (got, cancelled, updated, ended) =
-        (Arc::clone(&tasks), Arc::clone(&tasks), Arc::clone(&tasks), Arc::clone(&tasks));
+    let (got, cancelled, updated, ended, all) =
+        (Arc::clone(&tasks), Arc::clone(&tasks), Arc::clone(&tasks), Arc::clone(&tasks), tasks);
+    let script = script.on("tasks/list", move |turn| list(turn, &all));
     script
         .on("tasks/get", move |turn| {
             let Some((id, said)) = known(turn, &got) else { return };
@@ -148,7 +165,7 @@ fn task_ids_lead_back_to_their_upstream_and_to_nobody_else(cell: Cell) {
     let gateway = Config::new().upstream("one", &one).upstream("two", &two).ready();
     let client = able(&gateway, cell.client);
     let expected = match cell.client {
-        Era::Legacy => json!({"requests": {"tools": {"call": {}}}, "cancel": {}}),
+        Era::Legacy => json!({"requests": {"tools": {"call": {}}}, "cancel": {}, "list": {}}),
         Era::Modern => Value::Null,
     };
     assert_eq!(promised(&client)["tasks"], expected);
@@ -406,4 +423,85 @@ fn task_05_questions_and_events_of_a_task_bear_the_id_of_their_client() {
     assert_eq!(end["result"]["content"][0]["text"], "done");
     assert_eq!(end["result"]["_meta"][RELATED]["taskId"], *id);
     assert!(stream.event().is_none());
+}
+
+/// All pages of a client's list of tasks: the entries, as text.
+fn listed(client: &Client) -> Vec<String> {
+    let (mut found, mut params) = (Vec::new(), "{}".to_owned());
+    for _page in 0..20 {
+        let answer = client.request("tasks/list", &params).send().message();
+        let entries = get(&answer, &["result", "tasks"]).unwrap_or_else(|| panic!("no list: {answer}"));
+        assert!(answer.contains(r#""more":true"#), "the rest is untouched: {answer}");
+        found.extend(elements(entries).into_iter().map(str::to_owned));
+        match get(&answer, &["result", "nextCursor"]) {
+            Some(cursor) => params = format!(r#"{{"cursor":{cursor},"x":1}}"#),
+            None => return found,
+        }
+    }
+    panic!("the list does not end");
+}
+
+#[test]
+fn task_06_a_list_of_tasks_has_the_callers_own_only() {
+    for transport in Transport::ALL {
+        let (one, two) = (tasking(Era::Legacy, "one").over(transport), tasking(Era::Legacy, "two").http());
+        let config = || Config::new().upstream("1|one", &one).upstream("2|two", &two);
+        let gateway = with_two(config(), &json!({})).ready();
+        let (alice, bob) = (of(&gateway, Era::Legacy, "t-alice"), of(&gateway, Era::Legacy, "t-bob"));
+        assert_eq!(listed(&alice), Vec::<String>::new());
+        let mut ids = Vec::new();
+        for round in 0..3 {
+            for tool in ["one__slow", "two__slow"] {
+                ids.push(id_of(&start(&alice, tool, &format!("a{round}"))));
+                start(&bob, tool, "b");
+            }
+        }
+        let told: Vec<String> = listed(&alice);
+        let mut told_ids: Vec<_> = told.iter().map(|entry| string(entry, &["taskId"]).unwrap()).collect();
+        assert!(told.iter().all(|entry| entry.contains(r#""x":1.50e2"#)), "{told:?}");
+        told_ids.sort();
+        ids.sort();
+        assert_eq!(told_ids, ids, "the ids that it has, and no others");
+        assert!(ask(&alice, "tasks/get", &told_ids[0])["result"].is_object());
+        assert_eq!(listed(&bob).len(), 6);
+        let first = alice.request("tasks/list", "{}").send().json();
+        let cursor = first["result"]["nextCursor"].as_str().expect("more pages").to_owned();
+        let theirs = bob.request("tasks/list", &format!(r#"{{"cursor":"{cursor}"}}"#)).send();
+        assert_eq!(theirs.code(), -32602, "{}", theirs.text());
+        for bad in ["2", "", &ids[0], &cursor[1..]] {
+            let params = format!(r#"{{"cursor":{}}}"#, quoted(bad));
+            assert_eq!(alice.request("tasks/list", &params).send().code(), -32602, "{bad}");
+        }
+        drop(gateway);
+        let gateway = with_two(config(), &json!({"tools": {"deny": ["two__*"]}})).ready();
+        let bob = of(&gateway, Era::Legacy, "t-bob");
+        assert_eq!(listed(&bob).len(), 0, "what is not remembered is not listed");
+        let alice = of(&gateway, Era::Legacy, "t-alice");
+        assert!(ask(&alice, "tasks/get", &ids[0])["result"].is_object());
+        let again: Vec<_> = listed(&alice).iter().map(|entry| string(entry, &["taskId"]).unwrap()).collect();
+        assert_eq!(again, [ids[0].clone()], "what is used is remembered again");
+    }
+}
+
+#[test]
+fn task_07_no_list_of_tasks_is_promised_that_no_upstream_has() {
+    let mut script = tasking(Era::Legacy, "up");
+    script.capabilities = r#"{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}"#.to_owned();
+    let up = script.http();
+    let gateway = Config::new().upstream("up", &up).ready();
+    let client = Client::legacy(&gateway);
+    assert_eq!(promised(&client)["tasks"], json!({"requests": {"tools": {"call": {}}}}));
+    let answer = client.request("tasks/list", "{}").send().json();
+    assert_eq!(answer["error"], json!({"code": -32601, "message": "Method not found: tasks/list"}));
+    assert!(up.of_method("tasks/list").is_empty());
+    let broken = Script::of(Era::Legacy)
+        .tool("slow", |turn| turn.text("x"))
+        .on("tasks/list", |turn| turn.ok(r#"{"tasks":{"taskId":"theirs"}}"#));
+    let mut broken = broken;
+    broken.capabilities = r#"{"tools":{},"tasks":{"list":{},"requests":{"tools":{"call":{}}}}}"#.to_owned();
+    let up = broken.http();
+    let gateway = Config::new().upstream("up", &up).ready();
+    let answer = Client::legacy(&gateway).request("tasks/list", "{}").send();
+    assert_eq!(answer.code(), 502, "{}", answer.text());
+    assert!(!answer.text().contains("theirs"), "{}", answer.text());
 }

@@ -107,6 +107,7 @@ impl Fault {
         match &turn.out {
             Out::Stdio(_) => self.on_a_pipe(turn, &answer, half),
             Out::Http(_) => self.over_http(turn, &answer, half),
+            Out::Sse(_) => panic!("these faults are of pipes and of Streamable HTTP"),
         }
     }
 

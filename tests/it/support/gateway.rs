@@ -89,6 +89,11 @@ impl Config {
         self
     }
 
+    /// The variables of the gateway's environment.
+    pub fn variables(&self) -> &[(String, String)] {
+        &self.env
+    }
+
     /// The file: JSON is YAML. Key order is that of the additions.
     pub fn text(&self) -> String {
         let lines = self.top.iter().map(|(key, value)| match (&**key, value) {

@@ -12,11 +12,15 @@ pub enum Era {
 pub enum Transport {
     Stdio,
     Http,
+    /// HTTP+SSE of 2024-11-05, which only legacy servers have.
+    Sse,
 }
 
 impl Transport {
-    /// Both.
+    /// Those of both eras.
     pub const ALL: [Self; 2] = [Self::Stdio, Self::Http];
+    /// Those of legacy servers.
+    pub const LEGACY: [Self; 3] = [Self::Stdio, Self::Http, Self::Sse];
 }
 
 /// One cell of the matrix.
@@ -43,10 +47,12 @@ macro_rules! matrix {
             $crate::matrix!(@cells $scenario
                 legacy_to_legacy_over_stdio Legacy Legacy Stdio,
                 legacy_to_legacy_over_http Legacy Legacy Http,
+                legacy_to_legacy_over_sse Legacy Legacy Sse,
                 legacy_to_modern_over_stdio Legacy Modern Stdio,
                 legacy_to_modern_over_http Legacy Modern Http,
                 modern_to_legacy_over_stdio Modern Legacy Stdio,
                 modern_to_legacy_over_http Modern Legacy Http,
+                modern_to_legacy_over_sse Modern Legacy Sse,
                 modern_to_modern_over_stdio Modern Modern Stdio,
                 modern_to_modern_over_http Modern Modern Http);
         }

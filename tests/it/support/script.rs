@@ -34,6 +34,8 @@ pub struct Script {
     pub flags: Vec<String>,
     /// Whether it has a stream for what it says by itself: GET, or `subscriptions/listen`.
     pub has_streams: bool,
+    /// Resources that it will not tell of.
+    pub untold: Vec<String>,
     handlers: HashMap<String, Handler>,
     methods: HashMap<&'static str, Handler>,
     intercept: Option<Intercept>,
@@ -65,6 +67,7 @@ impl Script {
             is_strict: true,
             flags: Vec::new(),
             has_streams: false,
+            untold: Vec::new(),
             handlers: HashMap::new(),
             methods: HashMap::new(),
             intercept: None,
@@ -195,6 +198,19 @@ impl Script {
         Self { has_streams: true, capabilities, ..self }
     }
 
+    /// Tells of updates of its resources besides, but for those that `untold` names.
+    pub fn telling_of_resources<'a>(self, untold: impl IntoIterator<Item = &'a str>) -> Self {
+        let untold = untold.into_iter().map(str::to_owned).collect();
+        let script = Self { untold, ..self.telling() };
+        let capabilities =
+            script.capabilities.replace(r#""resources":{"#, r#""resources":{"subscribe":true,"#);
+        Self { capabilities, ..script }
+    }
+
+    fn tells_of_resources(&self) -> bool {
+        self.capabilities.contains(r#""subscribe":true"#)
+    }
+
     /// Breaches by the gateway are what this test provokes.
     pub fn lenient(self) -> Self {
         Self { is_strict: false, ..self }
@@ -243,6 +259,9 @@ impl Script {
             )),
             ("subscriptions/listen", Era::Modern) if self.has_streams => shared.subscribe(turn),
             ("ping", Era::Legacy) => turn.result("{}"),
+            ("resources/subscribe" | "resources/unsubscribe", Era::Legacy) if self.tells_of_resources() => {
+                shared.note_subscription(turn);
+            }
             ("tools/list", _) => self.list(turn, "tools", &shared.tools()),
             ("prompts/list", _) => self.list_more(turn, "prompts", shared),
             ("resources/list", _) => self.list_more(turn, "resources", shared),
@@ -301,6 +320,7 @@ impl Script {
 
     fn initialize(&self, turn: &Turn, shared: &Shared) {
         let asked = json::string(&turn.text, &["params", "protocolVersion"]).unwrap_or_default();
+        shared.forget_subscriptions();
         let is_modern = asked.as_str() >= "2026";
         let answered = if is_modern { "2025-11-25".to_owned() } else { asked };
         let version = self.version.clone().unwrap_or(answered);

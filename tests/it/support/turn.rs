@@ -86,6 +86,8 @@ impl std::ops::Deref for Turn {
 pub enum Out {
     Stdio(Arc<Process>),
     Http(Mutex<HttpOut>),
+    /// The stream that all answers of a connection go to.
+    Sse(Arc<Mutex<HttpOut>>),
 }
 
 /// The answering half of one HTTP exchange.
@@ -114,7 +116,7 @@ impl HttpOut {
         drop(self.stream.write_all(bytes));
     }
 
-    fn respond(&mut self, status: &str, content_type: &str, body: &[u8]) {
+    pub fn respond(&mut self, status: &str, content_type: &str, body: &[u8]) {
         let mut head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len());
         if !content_type.is_empty() {
             head.push_str(&format!("Content-Type: {content_type}\r\n"));
@@ -137,12 +139,12 @@ impl HttpOut {
         }
     }
 
-    fn chunk(&mut self, bytes: &[u8]) {
+    pub fn chunk(&mut self, bytes: &[u8]) {
         self.begin_stream();
         self.write(&[format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat());
     }
 
-    fn event(&mut self, message: &str) {
+    pub fn event(&mut self, message: &str) {
         let end = if let Form::Sse(end) = self.form { end } else { "\n" };
         self.chunk(format!("event: message{end}data: {message}{end}{end}").as_bytes());
     }
@@ -159,7 +161,14 @@ impl Turn {
     fn http<T>(&self, act: impl FnOnce(&mut HttpOut) -> T) -> Option<T> {
         match &self.out {
             Out::Http(out) => Some(act(&mut out.lock().unwrap_or_else(PoisonError::into_inner))),
-            Out::Stdio(_) => None,
+            Out::Stdio(_) | Out::Sse(_) => None,
+        }
+    }
+
+    /// Writes to the stream that many calls share, where there is one.
+    fn shared_stream(&self, act: impl FnOnce(&mut HttpOut)) {
+        if let Out::Sse(out) = &self.out {
+            act(&mut out.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 
@@ -168,6 +177,7 @@ impl Turn {
         match &self.out {
             Out::Stdio(process) => process.write_line(message),
             Out::Http(_) => drop(self.http(|out| out.event(message))),
+            Out::Sse(_) => self.shared_stream(|out| out.event(message)),
         }
     }
 
@@ -182,6 +192,7 @@ impl Turn {
                 out.event(message);
                 out.end_stream();
             })),
+            Out::Sse(_) => self.shared_stream(|out| out.event(message)),
         }
     }
 
@@ -220,6 +231,7 @@ impl Turn {
                     out.end_stream();
                 }
             })),
+            Out::Sse(_) => self.shared_stream(|out| out.event(&message)),
         }
     }
 
@@ -243,6 +255,7 @@ impl Turn {
         match &self.out {
             Out::Stdio(process) => process.write(bytes),
             Out::Http(_) => drop(self.http(|out| out.chunk(bytes))),
+            Out::Sse(_) => self.shared_stream(|out| out.chunk(bytes)),
         }
     }
 
@@ -253,7 +266,8 @@ impl Turn {
         }
     }
 
-    /// Over HTTP: closes the connection without an end. Over stdio: the child exits with code 3.
+    /// Over HTTP: closes the connection without an end, or the stream that is one. Over stdio: the child exits
+    /// with code 3.
     pub fn break_off(&self) {
         match &self.out {
             Out::Stdio(process) => process.exit(3),
@@ -261,6 +275,7 @@ impl Turn {
                 out.phase = Phase::Done;
                 drop(out.stream.shutdown(Shutdown::Both));
             })),
+            Out::Sse(_) => self.shared_stream(|out| drop(out.stream.shutdown(Shutdown::Both))),
         }
     }
 

@@ -36,14 +36,29 @@ pub struct Shared {
     processes: Mutex<Vec<Arc<Process>>>,
     streams: Mutex<Vec<TcpStream>>,
     peers: AtomicUsize,
-    /// The lists that were said to have changed, one after the other.
-    changes: Mutex<Vec<&'static str>>,
+    /// What was said to have changed, one after the other.
+    changes: Mutex<Vec<News>>,
+    /// What the gateway has subscribed to by `resources/subscribe`.
+    subscribed: Mutex<HashSet<String>>,
+    /// The requests that were taken back, by the peer and their ids.
+    cancelled: Mutex<HashSet<(usize, String)>>,
+    /// The resources in the filters of its open subscriptions.
+    filters: Mutex<Vec<(String, Vec<String>)>>,
+    /// The open streams of the connections over HTTP+SSE.
+    connections: Mutex<HashMap<usize, Arc<Mutex<HttpOut>>>>,
     /// Entries of the other lists, by method.
     lists: Mutex<HashMap<&'static str, Vec<String>>>,
     /// Streams on which it tells that, now.
     listened: AtomicUsize,
     is_down: AtomicBool,
     is_over: AtomicBool,
+}
+
+/// Something that has changed.
+#[derive(Clone, Debug)]
+enum News {
+    List(&'static str),
+    Resource(String),
 }
 
 /// A child of the gateway.
@@ -59,8 +74,43 @@ pub struct Process {
 /// What a server says whose tools have changed.
 pub const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
-fn changed(list: &str, more: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"{more}}}"#)
+impl News {
+    /// The notification; `meta` is a member of its `params`, if there is one.
+    fn write(&self, meta: Option<&str>) -> String {
+        match (self, meta) {
+            (Self::List(list), None) => {
+                format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"}}"#)
+            }
+            (Self::List(list), Some(meta)) => format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed","params":{{{meta}}}}}"#
+            ),
+            (Self::Resource(uri), meta) => {
+                updated(uri, &meta.map(|meta| format!(",{meta}")).unwrap_or_default())
+            }
+        }
+    }
+
+    /// Whether a subscription with this filter is told of it.
+    fn is_in(&self, filter: &str) -> bool {
+        match self {
+            Self::List(list) => text::get(filter, &[&format!("{list}ListChanged")]) == Some("true"),
+            Self::Resource(uri) => resources(filter).iter().any(|named| uri.starts_with(named)),
+        }
+    }
+}
+
+/// What a server says of a resource that was updated.
+pub fn updated(uri: &str, more: &str) -> String {
+    let uri = text::quoted(uri);
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":{uri}{more}}}}}"#
+    )
+}
+
+/// The resources that a filter names.
+fn resources(filter: &str) -> Vec<String> {
+    let named = text::get(filter, &["resourceSubscriptions"]).unwrap_or("[]");
+    serde_json::from_str(named).expect("an array of strings")
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -142,17 +192,46 @@ impl Shared {
     /// Answers a GET: a stream that tells of changes until the gateway closes it.
     pub fn open_stream(&self, turn: &Turn) {
         turn.raw(b": open\n\n");
-        self.tell(turn, "");
+        self.tell(turn, |news| Some(news.write(None)));
     }
 
     /// Answers `subscriptions/listen`, and tells of changes until the gateway ends it.
     pub fn subscribe(&self, turn: &Turn) {
         let id = turn.id().unwrap_or("null");
         let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+        let filter = text::get(&turn.text, &["params", "notifications"]).unwrap_or("{}").to_owned();
+        let is_told = |uri: &String| !self.script.untold.contains(uri);
+        let uris: Vec<_> = resources(&filter).into_iter().filter(is_told).collect();
+        let mut honoured: Value = serde_json::from_str(&filter).expect("a filter");
+        if honoured.get("resourceSubscriptions").is_some() {
+            honoured["resourceSubscriptions"] = json!(uris);
+        }
+        let open = format!("{}/{id}", turn.received.peer);
+        locked(&self.filters).push((open.clone(), uris));
         turn.send(&format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta},"notifications":{{"toolsListChanged":true}}}}}}"#
+            r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta},"notifications":{honoured}}}}}"#
         ));
-        self.tell(turn, &format!(r#","params":{{{meta}}}"#));
+        let honoured = honoured.to_string();
+        self.tell(turn, |news| news.is_in(&honoured).then(|| news.write(Some(&meta))));
+        locked(&self.filters).retain(|(known, _)| *known != open);
+    }
+
+    /// Takes `resources/subscribe` and `resources/unsubscribe`.
+    pub fn note_subscription(&self, turn: &Turn) {
+        let uri = turn.uri();
+        if self.script.untold.contains(&uri) {
+            return turn.error(-32042, "this one is not told of");
+        }
+        match &*turn.method() {
+            "resources/subscribe" => locked(&self.subscribed).insert(uri),
+            _ => locked(&self.subscribed).remove(&uri),
+        };
+        turn.result("{}");
+    }
+
+    /// A new peer has subscribed to nothing.
+    pub fn forget_subscriptions(&self) {
+        locked(&self.subscribed).clear();
     }
 
     /// The entries of one of the other lists.
@@ -160,12 +239,14 @@ impl Shared {
         locked(&self.lists).get(method).cloned().unwrap_or_default()
     }
 
-    fn tell(&self, turn: &Turn, more: &str) {
+    fn tell(&self, turn: &Turn, write: impl Fn(&News) -> Option<String>) {
         let mut told = locked(&self.changes).len();
         self.listened.fetch_add(1, Ordering::Relaxed);
-        while !self.is_over.load(Ordering::Relaxed) && !turn.is_abandoned() {
+        let own = (turn.received.peer, turn.id().unwrap_or_default().to_owned());
+        let is_cancelled = || locked(&self.cancelled).contains(&own);
+        while !self.is_over.load(Ordering::Relaxed) && !turn.is_abandoned() && !is_cancelled() {
             let news = locked(&self.changes)[told..].to_vec();
-            news.iter().for_each(|list| turn.send(&changed(list, more)));
+            news.iter().filter_map(&write).for_each(|message| turn.send(&message));
             told += news.len();
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -183,6 +264,10 @@ impl Shared {
         }
         if serde_json::from_str::<serde::de::IgnoredAny>(&received.text).is_err() {
             return self.fault(format!("no JSON: {:?}", clip(&received.text)));
+        }
+        if received.method() == "notifications/cancelled" {
+            let id = text::get(&received.text, &["params", "requestId"]).unwrap_or_default();
+            locked(&self.cancelled).insert((received.peer, id.to_owned()));
         }
         match (self.script.era, &*received.method()) {
             (_, "server/discover" | "initialize" | "") => {}
@@ -281,6 +366,10 @@ impl Upstream {
             streams: Mutex::default(),
             peers: AtomicUsize::new(0),
             changes: Mutex::default(),
+            subscribed: Mutex::default(),
+            cancelled: Mutex::default(),
+            filters: Mutex::default(),
+            connections: Mutex::default(),
             listened: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -300,6 +389,7 @@ impl Upstream {
                 std::thread::spawn(move || match transport {
                     Transport::Stdio => drop(serve_child(&shared, stream)),
                     Transport::Http => drop(serve_connection(&shared, stream)),
+                    Transport::Sse => drop(serve_old_connection(&shared, stream)),
                 });
             }
         });
@@ -309,7 +399,7 @@ impl Upstream {
     /// Its entry in the configuration.
     pub fn entry(&self) -> Value {
         match self.transport {
-            Transport::Http => json!({"url": self.url()}),
+            Transport::Http | Transport::Sse => json!({"url": self.url()}),
             Transport::Stdio => relay(self.address, &self.flags),
         }
     }
@@ -321,7 +411,8 @@ impl Upstream {
 
     /// Its address over HTTP.
     pub fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        let path = if self.transport == Transport::Sse { "sse" } else { "mcp" };
+        format!("http://{}/{path}", self.address)
     }
 
     /// Everything that it received, in order.
@@ -377,15 +468,45 @@ impl Upstream {
     }
 
     fn announce(&self, list: &'static str) {
-        locked(&self.shared.changes).push(list);
+        self.tell(News::List(list));
+    }
+
+    fn tell(&self, news: News) {
+        locked(&self.shared.changes).push(news.clone());
         if self.transport == Transport::Stdio && self.shared.script.era == Era::Legacy {
-            self.process().write_line(&changed(list, ""));
+            self.process().write_line(&news.write(None));
         }
+        for connection in locked(&self.shared.connections).values() {
+            locked(connection).event(&news.write(None));
+        }
+    }
+
+    /// Says that a resource was updated to whoever has subscribed to it, or to what it is below of.
+    pub fn update(&self, uri: &str) {
+        let is_wanted = self.subscribed().iter().any(|named| uri.starts_with(named));
+        if self.shared.script.era == Era::Modern || is_wanted {
+            self.tell(News::Resource(uri.to_owned()));
+        }
+    }
+
+    /// What the gateway has subscribed to now, in order.
+    pub fn subscribed(&self) -> Vec<String> {
+        let filters = locked(&self.shared.filters);
+        let mut all: Vec<String> = locked(&self.shared.subscribed).iter().cloned().collect();
+        all.extend(filters.iter().flat_map(|(_, uris)| uris.clone()));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Waits until the gateway has subscribed to exactly these.
+    pub fn wait_subscribed(&self, uris: &[&str]) {
+        eventually(&format!("subscribed to {uris:?}"), || (self.subscribed() == uris).then_some(()));
     }
 
     /// Waits until the gateway can hear it: until it listens where there is a stream for that.
     pub fn wait_heard(&self) {
-        let is_line = self.transport == Transport::Stdio && self.shared.script.era == Era::Legacy;
+        let is_line = self.transport != Transport::Http && self.shared.script.era == Era::Legacy;
         eventually("the gateway listens", || (is_line || self.listened() > 0).then_some(()));
     }
 
@@ -508,6 +629,40 @@ fn read_frame(reader: &mut BufReader<TcpStream>) -> std::io::Result<(u8, Vec<u8>
     let mut payload = vec![0; usize::try_from(length).map_err(std::io::Error::other)?];
     reader.read_exact(&mut payload)?;
     Ok((head[0], payload))
+}
+
+/// One TCP connection of HTTP+SSE: a GET opens a stream that lasts, a POST is answered there.
+fn serve_old_connection(shared: &Arc<Shared>, stream: TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    while let Some(head) = Head::read(&mut reader)? {
+        let mut out = HttpOut::new(stream.try_clone()?, shared.script.form);
+        if head.start.starts_with("GET /sse ") {
+            let peer = shared.peers.fetch_add(1, Ordering::Relaxed);
+            out.chunk(format!("event: endpoint\r\ndata: /messages?session={peer}\r\n\r\n").as_bytes());
+            locked(&shared.connections).insert(peer, Arc::new(Mutex::new(out)));
+            let end = reader.read(&mut [0]);
+            locked(&shared.connections).remove(&peer);
+            return end.map(drop);
+        }
+        let text = String::from_utf8_lossy(&Body::new(head.framing()).whole(&mut reader)?).into_owned();
+        let session =
+            head.start.strip_prefix("POST /messages?session=").and_then(|rest| rest.split(' ').next());
+        let Some(peer) = session.and_then(|session| session.parse::<usize>().ok()) else {
+            out.respond("405 Method Not Allowed", "", b"");
+            continue;
+        };
+        let Some(connection) = locked(&shared.connections).get(&peer).map(Arc::clone) else {
+            out.respond("404 Not Found", "text/plain", b"Could not find session");
+            continue;
+        };
+        let received = Received { text, head: None, peer, at: Instant::now() };
+        shared.receive(&received);
+        out.respond("202 Accepted", "text/plain", b"Accepted");
+        let turn = Turn { received, era: shared.script.era, out: Out::Sse(connection) };
+        let shared = Arc::clone(shared);
+        std::thread::spawn(move || shared.script.serve(&turn, &shared));
+    }
+    Ok(())
 }
 
 /// One HTTP connection: requests one after the other.

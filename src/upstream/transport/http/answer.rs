@@ -9,7 +9,9 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use tokio::time::{sleep, timeout};
 
+use super::received::Received;
 use super::{Endpoint, fault};
+use crate::exchange::Share;
 use crate::gateway::GatewayErrorKind;
 use crate::mcp::{Body, Message, Request, Response};
 use crate::upstream::backoff::Backoff;
@@ -55,15 +57,25 @@ struct Trail {
     waits: Backoff,
 }
 
+impl Trail {
+    /// Notes the last id that a stream has named. A new one is progress.
+    fn follow(&mut self, id: Option<&str>) {
+        if let Some(id) = id.filter(|id| self.last_id.as_deref() != Some(*id)) {
+            self.last_id = Some(id.to_owned());
+            self.waits.reset();
+        }
+    }
+}
+
 impl Reading<'_> {
     /// Reads an answer whose status says yes.
-    pub(super) async fn read(&self, response: reqwest::Response) -> Result<Response, Failure> {
+    pub(super) async fn read(&self, response: Received) -> Result<Response, Failure> {
         if is_event_stream(response.headers()) {
             return self.read_stream(response).await;
         }
         let is_json = is_json(response.headers());
         let refusal = fault::of_status(&response);
-        let body = read_body(response, self.endpoint.0.message_limit, self.endpoint.0.stream_idle).await?;
+        let body = read_body(response, self.endpoint.bounds()).await?;
         if !is_json && !body.trim_ascii_start().starts_with(b"{") {
             return Err(refusal);
         }
@@ -76,14 +88,15 @@ impl Reading<'_> {
     }
 
     /// Reads an answer whose status says no: the server's own error, if it gives one.
-    pub(super) async fn read_refusal(&self, response: reqwest::Response) -> Result<Response, Failure> {
+    pub(super) async fn read_refusal(&self, response: Received) -> Result<Response, Failure> {
         let refusal = fault::of_status(&response);
         if matches!(response.status().as_u16(), 401 | 403) {
             self.endpoint.finish_reading(response);
             return Err(refusal);
         }
-        let limit = REFUSAL.min(self.endpoint.0.message_limit);
-        let Ok(body) = read_body(response, limit, self.endpoint.0.stream_idle).await else {
+        let bounds = self.endpoint.bounds();
+        let bounds = Bounds { message: REFUSAL.min(bounds.message), ..bounds };
+        let Ok(body) = read_body(response, bounds).await else {
             return Err(refusal);
         };
         match json::parse(body) {
@@ -93,7 +106,7 @@ impl Reading<'_> {
         }
     }
 
-    async fn read_stream(&self, response: reqwest::Response) -> Result<Response, Failure> {
+    async fn read_stream(&self, response: Received) -> Result<Response, Failure> {
         let mut stream = self.endpoint.stream(response);
         let mut trail = Trail { last_id: None, waits: Backoff::new(FIRST_RESUMPTION, LONGEST_RESUMPTION) };
         loop {
@@ -106,7 +119,9 @@ impl Reading<'_> {
                 early => {
                     let broken = || Failure::unavailable("its answer broke off").because("the stream ended");
                     let failure = early.err().unwrap_or_else(broken).maybe_executed();
-                    stream = self.resume(&stream, &mut trail).await.ok_or(failure)?;
+                    trail.follow(stream.last_id());
+                    let wait = stream.retry().unwrap_or_default();
+                    stream = self.resume(wait, &mut trail).await.ok_or(failure)?;
                 }
             }
         }
@@ -114,20 +129,15 @@ impl Reading<'_> {
 
     /// Takes a stream up again behind its last event, after the wait that the server asked for; `None` if
     /// that cannot be.
-    async fn resume(&self, ended: &EventStream, trail: &mut Trail) -> Option<EventStream> {
+    async fn resume(&self, wait: Duration, trail: &mut Trail) -> Option<EventStream> {
         if self.resumption == Resumption::Never {
             return None;
-        }
-        if let Some(id) = ended.last_id().filter(|id| trail.last_id.as_deref() != Some(*id)) {
-            trail.last_id = Some(id.to_owned());
-            trail.waits.reset();
         }
         let last_id = trail.last_id.as_deref()?;
         if trail.waits.failures() >= RESUMPTIONS {
             return None;
         }
-        let wait = ended.retry().unwrap_or_default().min(LONGEST_RETRY);
-        sleep(wait.max(trail.waits.next())).await;
+        sleep(wait.min(LONGEST_RETRY).max(trail.waits.next())).await;
         self.endpoint.listen(&self.headers, Some(last_id)).await.ok()
     }
 
@@ -245,16 +255,27 @@ pub(super) fn messages(text: &Bytes, unsolicited: &Unsolicited) -> Vec<Message> 
 /// A stream of events.
 #[derive(Debug)]
 pub(in crate::upstream) struct EventStream {
-    response: reqwest::Response,
+    response: Received,
     decoder: sse::Decoder,
-    limit: usize,
-    idle: Option<Duration>,
+    bounds: Bounds,
+}
+
+/// What an answer may take.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    /// Bytes of one message, decoded.
+    pub(super) message: usize,
+    /// How long it may pause in the middle of one.
+    pub(super) idle: Option<Duration>,
+    /// What it holds of the memory for large messages.
+    pub(super) share: Share,
 }
 
 impl EventStream {
-    /// A stream whose messages have at most `limit` bytes, and pause within for no longer than `idle`.
-    pub(super) fn new(response: reqwest::Response, limit: usize, idle: Option<Duration>) -> Self {
-        Self { response, decoder: sse::Decoder::new(limit.saturating_add(FRAMING)), limit, idle }
+    /// A stream whose every message keeps within `bounds`.
+    pub(super) fn new(response: Received, bounds: Bounds) -> Self {
+        let decoder = sse::Decoder::new(bounds.message.saturating_add(FRAMING));
+        Self { response, decoder, bounds }
     }
 
     /// The next event that holds a message; `None` at the end of the stream. Cancel safe.
@@ -262,20 +283,44 @@ impl EventStream {
     /// # Errors
     /// If the stream breaks, or an event is too large.
     pub(in crate::upstream) async fn next(&mut self) -> Result<Option<sse::Event>, Failure> {
-        loop {
-            if let Some(event) = self.decoder.next_event() {
-                let is_message = event.event.as_deref().is_none_or(|name| name == "message");
-                if is_message && !event.data.is_empty() {
-                    return Ok(Some(event));
-                }
-                continue;
+        while let Some(event) = self.next_of_any_kind().await? {
+            let is_message = event.event.as_deref().is_none_or(|name| name == "message");
+            if is_message && !event.data.is_empty() {
+                return Ok(Some(event));
             }
-            let idle = self.idle.filter(|_| self.decoder.is_mid_event());
+        }
+        Ok(None)
+    }
+
+    /// The next event, whatever its name; `None` at the end of the stream. Cancel safe.
+    ///
+    /// # Errors
+    /// If the stream breaks, or an event is too large.
+    pub(in crate::upstream) async fn next_of_any_kind(&mut self) -> Result<Option<sse::Event>, Failure> {
+        loop {
+            if let Some(mut event) = self.decoder.next_event() {
+                event.data = self.kept(event.data)?;
+                return Ok(Some(event));
+            }
+            let idle = self.bounds.idle.filter(|_| self.decoder.is_mid_event());
             match next_chunk(&mut self.response, idle).await? {
-                Some(chunk) => self.decoder.push(&chunk).map_err(|_| fault::too_large(self.limit))?,
+                Some(chunk) => {
+                    self.decoder.push(&chunk).map_err(|_| fault::too_large(self.bounds.message))?;
+                    let share = &mut self.bounds.share;
+                    share.resize(self.decoder.pending()).map_err(|_| fault::no_room())?;
+                }
                 None => return Ok(None),
             }
         }
+    }
+
+    /// The data of an event that has ended, with its own share of the memory. What has begun behind it has
+    /// the stream's.
+    fn kept(&mut self, data: Bytes) -> Result<Bytes, Failure> {
+        self.bounds.share.resize(self.decoder.pending()).map_err(|_| fault::no_room())?;
+        let mut share = self.bounds.share.another();
+        share.resize(data.len()).map_err(|_| fault::no_room())?;
+        Ok(share.keep(data))
     }
 
     /// The wait before the stream is opened again, if it named one.
@@ -304,10 +349,7 @@ fn essence(headers: &HeaderMap) -> &str {
 }
 
 /// The next piece of an answer; `None` at its end. Cancel safe.
-async fn next_chunk(
-    response: &mut reqwest::Response,
-    idle: Option<Duration>,
-) -> Result<Option<Bytes>, Failure> {
+async fn next_chunk(response: &mut Received, idle: Option<Duration>) -> Result<Option<Bytes>, Failure> {
     let chunk = match idle {
         Some(idle) => timeout(idle, response.chunk()).await.map_err(|_| fault::stalled())?,
         None => response.chunk().await,
@@ -315,12 +357,9 @@ async fn next_chunk(
     chunk.map_err(fault::of_reading)
 }
 
-/// Reads a body of at most `limit` bytes, decoded, that pauses for no longer than `idle` once it has begun.
-async fn read_body(
-    mut response: reqwest::Response,
-    limit: usize,
-    idle: Option<Duration>,
-) -> Result<Bytes, Failure> {
+/// Reads a body, decoded. Pauses count once it has begun.
+async fn read_body(mut response: Received, bounds: Bounds) -> Result<Bytes, Failure> {
+    let Bounds { message: limit, idle, mut share } = bounds;
     let Some(first) = response.chunk().await.map_err(fault::of_reading)? else {
         return Ok(Bytes::new());
     };
@@ -330,19 +369,20 @@ async fn read_body(
         if whole.len().saturating_add(last.len()) > limit {
             return Err(fault::too_large(limit));
         }
+        share.resize(whole.len() + last.len()).map_err(|_| fault::no_room())?;
         let Some(next) = next_chunk(&mut response, idle).await? else { break };
         whole.extend_from_slice(&last);
         last = next;
     }
     if whole.is_empty() {
-        return Ok(last);
+        return Ok(share.keep(last));
     }
     whole.extend_from_slice(&last);
-    Ok(whole.freeze())
+    Ok(share.keep(whole.freeze()))
 }
 
 /// Reads a little more of an answer that nobody needs.
-pub(super) async fn drain(mut response: reqwest::Response) {
+pub(super) async fn drain(mut response: Received) {
     let reading = async {
         let mut size = 0;
         while let Ok(Some(chunk)) = response.chunk().await {

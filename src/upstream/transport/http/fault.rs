@@ -7,54 +7,54 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 
+use super::client::SendError;
+use super::dial::{DialError, source_of};
+use super::received::{ReadError, Received};
 use crate::upstream::failure::Failure;
 
 /// The longest wait that is believed.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// A request could not be sent, or its answer did not begin.
-pub(super) fn of_sending(error: reqwest::Error) -> Failure {
-    let is_connect = error.is_connect();
-    let error = error.without_url();
-    let text = match () {
-        () if !is_connect && error.is_timeout() => "it did not answer in time",
-        () if !is_connect => "the connection broke before it answered",
-        () if error.is_timeout() => "connecting to it took too long",
-        () if error.is_dns() => "its host name could not be resolved",
-        () => connect_text(&error),
+pub(super) fn of_sending(error: &SendError) -> Failure {
+    let (text, is_connect) = match error {
+        SendError::Unconnected(DialError::Late) => ("connecting to it took too long", true),
+        SendError::Unconnected(DialError::Name(_)) => ("its host name could not be resolved", true),
+        SendError::Unconnected(DialError::Proxy(_)) => {
+            ("the proxy on the way to it does not let us through", true)
+        }
+        SendError::Unconnected(DialError::Tls(_)) => ("the TLS handshake with it failed", true),
+        SendError::Unconnected(DialError::Tcp(error)) => (connect_text(&**error), true),
+        SendError::Broken(_) => ("the connection broke before it answered", false),
     };
-    let failure = Failure::unavailable(text).because(chain(&error));
+    let failure = Failure::unavailable(text).because(chain(error));
     // What was not connected has sent nothing.
     if is_connect { failure.of_connection() } else { failure.maybe_executed() }
 }
 
-/// What kept us from connecting, as the first system error among the causes has it.
-fn connect_text(error: &reqwest::Error) -> &'static str {
-    let texts = [
-        (ErrorKind::ConnectionRefused, "connection refused"),
-        (ErrorKind::HostUnreachable, "no route to it"),
-        (ErrorKind::NetworkUnreachable, "no route to it"),
-        (ErrorKind::InvalidData, "the TLS handshake with it failed"),
-    ];
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-        if let Some((_, text)) = texts.iter().find(|(known, _)| Some(*known) == kind) {
-            return text;
-        }
-        source = cause.source();
+/// What kept us from connecting.
+fn connect_text(error: &(dyn Error + 'static)) -> &'static str {
+    match source_of::<std::io::Error>(error).map(std::io::Error::kind) {
+        Some(ErrorKind::ConnectionRefused) => "connection refused",
+        Some(ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable) => "no route to it",
+        Some(ErrorKind::TimedOut) => "connecting to it took too long",
+        Some(_) | None => "it could not be connected to",
     }
-    "it could not be connected to"
 }
 
 /// An answer broke off.
-pub(super) fn of_reading(error: reqwest::Error) -> Failure {
-    Failure::unavailable("its answer broke off").because(chain(&error.without_url())).maybe_executed()
+pub(super) fn of_reading(error: ReadError) -> Failure {
+    Failure::unavailable("its answer broke off").because(chain(&error)).maybe_executed()
 }
 
 /// An answer stopped in the middle.
 pub(super) fn stalled() -> Failure {
     Failure::unavailable("it stopped in the middle of its answer").maybe_executed()
+}
+
+/// There is no room for an answer beside the others that are under way.
+pub(super) fn no_room() -> Failure {
+    super::super::no_room().maybe_executed()
 }
 
 /// An answer is larger than a message may be.
@@ -69,7 +69,7 @@ pub(super) fn redirected(status: StatusCode) -> Failure {
 }
 
 /// A status that says no, without an error of the protocol.
-pub(super) fn of_status(response: &reqwest::Response) -> Failure {
+pub(super) fn of_status(response: &Received) -> Failure {
     let status = response.status();
     let number = status.as_u16();
     let text = format!("it answered {number}");
@@ -83,7 +83,7 @@ pub(super) fn of_status(response: &reqwest::Response) -> Failure {
     failure.with_status(number)
 }
 
-fn retry_after(response: &reqwest::Response) -> Option<Duration> {
+fn retry_after(response: &Received) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     let seconds = value.trim().parse().ok().map(Duration::from_secs)?;
     Some(seconds.min(LONGEST_WAIT))

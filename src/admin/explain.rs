@@ -1,0 +1,87 @@
+//! The pages that say who may use what, and why.
+//!
+//! Must not know: how it is decided.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::gateway::{Explanation, NoSuchClient, Question};
+
+/// Explains for one client, or for all where none is named.
+pub type Explain = dyn Fn(Option<&str>, &Question) -> Result<Vec<Explanation>, NoSuchClient> + Send + Sync;
+
+/// Answers `/api/explain?client=C&tool=T`: one explanation.
+pub(super) fn explain(explain: &Explain, hash: &str, query: Option<&str>) -> (StatusCode, Value) {
+    let asked = match Asked::parse(query) {
+        Ok(Asked { client: None, .. }) => return refuse("`client` is missing"),
+        Ok(asked) => asked,
+        Err(text) => return refuse(text),
+    };
+    match explain(asked.client.as_deref(), &asked.question) {
+        Ok(explanations) => {
+            (StatusCode::OK, json!({"config_hash": hash, "explanation": explanations.first()}))
+        }
+        Err(missing) => (StatusCode::NOT_FOUND, json!({"error": missing.to_string()})),
+    }
+}
+
+/// Answers `/api/who?tool=T`: an explanation for each client.
+pub(super) fn who(explain: &Explain, hash: &str, query: Option<&str>) -> (StatusCode, Value) {
+    let asked = match Asked::parse(query) {
+        Ok(Asked { client: Some(_), .. }) => return refuse("`client` is a parameter of /api/explain"),
+        Ok(asked) => asked,
+        Err(text) => return refuse(text),
+    };
+    match explain(None, &asked.question) {
+        Ok(explanations) => (StatusCode::OK, json!({"config_hash": hash, "explanations": explanations})),
+        Err(missing) => (StatusCode::NOT_FOUND, json!({"error": missing.to_string()})),
+    }
+}
+
+fn refuse(text: &str) -> (StatusCode, Value) {
+    (StatusCode::BAD_REQUEST, json!({"error": text}))
+}
+
+/// What a query asks.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    client: Option<String>,
+    question: Question,
+}
+
+impl Asked {
+    fn parse(query: Option<&str>) -> Result<Self, &'static str> {
+        let (mut client, mut question) = (None, None);
+        for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            if key == "client" && client.is_none() {
+                client = Some(value.into_owned());
+                continue;
+            }
+            let asked = Question::about(&key, value.into_owned())
+                .ok_or("the parameters are `client` and one of `tool`, `prompt`, `resource`")?;
+            if question.replace(asked).is_some() {
+                return Err("one of `tool`, `prompt`, `resource`, and once");
+            }
+        }
+        let question = question.ok_or("one of `tool`, `prompt`, `resource` is missing")?;
+        Ok(Self { client, question })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_one_thing_and_at_most_one_client() {
+        let parsed = Asked::parse(Some("client=a%20b&tool=x%2By")).unwrap();
+        let question = Question::about("tool", "x+y".into()).unwrap();
+        assert_eq!(parsed, Asked { client: Some("a b".into()), question });
+        let resource = Question::about("resource", "file:///x".into()).unwrap();
+        assert_eq!(Asked::parse(Some("resource=file:///x")).unwrap().question, resource);
+        for query in [None, Some("client=a"), Some("tool=a&prompt=b"), Some("tool=a&tool=a"), Some("tools=a")]
+        {
+            assert!(Asked::parse(query).is_err(), "{query:?}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a modern client subscribes to, and how much of it Waypost tells of.
+//!
+//! Spec: 2026-07-28, basic/patterns/subscriptions.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use super::endpoint::quoted;
+use super::reply::{ErrorBody, object};
+use crate::exchange::{Call, Cancel, EventSink, Hop, Outcome, Principal};
+use crate::gateway::{Following, Gateway};
+use crate::mcp::{Code, Id, ListKind, Message, Method, Raw, Request};
+use crate::translate::hello::write_request;
+use crate::wire::json;
+
+/// The member of a filter that names resources.
+const RESOURCES: &str = "resourceSubscriptions";
+/// How long upstreams may take to agree before the client hears what is told. Those that agree later are left out.
+const SETTLE_TIME: Duration = Duration::from_secs(10);
+
+/// What a subscription asks for. What else its filter names is not told, and not acknowledged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Filter {
+    pub(super) kinds: Vec<ListKind>,
+    /// URIs as the client knows them, each once.
+    pub(super) resources: Vec<Arc<str>>,
+}
+
+impl Filter {
+    /// Reads the filter of `subscriptions/listen`.
+    ///
+    /// # Errors
+    /// `InvalidParams` if it is none.
+    pub(super) fn read(request: &Request) -> Result<Self, ErrorBody> {
+        let malformed = |text: String| ErrorBody::new(Code::InvalidParams, text);
+        let filter = request.param("notifications").filter(Raw::is_object);
+        let filter =
+            filter.ok_or_else(|| malformed("`params.notifications` must be an object".to_owned()))?;
+        let view = filter.object();
+        let mut kinds = Vec::new();
+        for kind in ListKind::ALL {
+            match view.raw(filter.bytes(), kind.filter()).as_ref().map(Raw::text) {
+                Some("true") => kinds.push(kind),
+                Some("false") | None => {}
+                Some(_) => {
+                    let text = format!("`params.notifications.{}` must be a boolean", kind.filter());
+                    return Err(malformed(text));
+                }
+            }
+        }
+        let named = view.raw(filter.bytes(), RESOURCES).map(|raw| serde_json::from_slice(raw.bytes()));
+        let named: Vec<String> = named.transpose().ok().map(Option::unwrap_or_default).ok_or_else(|| {
+            malformed(format!("`params.notifications.{RESOURCES}` must be an array of strings"))
+        })?;
+        let mut seen = HashSet::new();
+        let resources = named.into_iter().map(Arc::from).filter(|uri| seen.insert(Arc::clone(uri))).collect();
+        Ok(Self { kinds, resources })
+    }
+
+    /// Has the upstreams asked for the resources of the filter, and leaves those of it that they, and the rules,
+    /// agree to.
+    pub(super) async fn settle(
+        mut self,
+        gateway: &Gateway,
+        principal: &Principal,
+        following: &Following,
+    ) -> Self {
+        // What exceeds the limit would be refused one by one.
+        self.resources.truncate(gateway.config().limits.subscriptions_per_session);
+        let asking = self.resources.iter().map(|uri| async move {
+            let followed = timeout(SETTLE_TIME, gateway.follow(subscribe(uri, principal)?, following)).await;
+            matches!(followed, Ok(Ok(Outcome::Complete(_)))).then_some(())
+        });
+        let agreed = join_all(asking).await;
+        let honoured = self.resources.into_iter().zip(agreed);
+        let resources = honoured.filter_map(|(uri, agreed)| agreed.map(|()| uri)).collect();
+        Self { kinds: self.kinds, resources }
+    }
+
+    /// The filter as JSON.
+    pub(super) fn write(&self) -> Bytes {
+        let mut members: Vec<_> =
+            self.kinds.iter().map(|kind| (kind.filter(), Some(Bytes::from_static(b"true")))).collect();
+        members.dedup();
+        let uris: Vec<_> = self.resources.iter().map(|uri| quoted(uri)).collect();
+        if !uris.is_empty() {
+            members.push((RESOURCES, Some([b"[".as_slice(), &uris.join(&b','), b"]"].concat().into())));
+        }
+        object(&members)
+    }
+}
+
+/// The subscription to one resource, in the shape of a call.
+fn subscribe(uri: &str, principal: &Principal) -> Option<Call> {
+    let method = Method::ResourcesSubscribe;
+    let text = write_request(&Id::from(0), method.as_str(), &[("uri", Raw::from_text(uri))], &[]);
+    let Ok(Message::Request(request)) = json::parse(text) else { return None };
+    Some(Call {
+        method,
+        request,
+        hop: Hop::default(),
+        principal: principal.clone(),
+        session: None,
+        events: EventSink::new().0,
+        cancel: Cancel::default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(filter: &str) -> Result<Filter, ErrorBody> {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{filter}}}}}"#
+        );
+        let Ok(Message::Request(request)) = json::parse(Bytes::from(text)) else { panic!() };
+        Filter::read(&request)
+    }
+
+    #[test]
+    fn a_filter_is_read_and_written_and_names_each_resource_once() {
+        for (text, written) in [
+            ("{}", "{}"),
+            (r#"{"toolsListChanged":false,"unheard":7}"#, "{}"),
+            (r#"{"resourcesListChanged":true}"#, r#"{"resourcesListChanged":true}"#),
+            (
+                r#"{"resourceSubscriptions":["b://é","a://1","b://é"],"toolsListChanged":true}"#,
+                r#"{"toolsListChanged":true,"resourceSubscriptions":["b://é","a://1"]}"#,
+            ),
+            (r#"{"resourceSubscriptions":[]}"#, "{}"),
+        ] {
+            let filter = read(text).unwrap();
+            assert_eq!(String::from_utf8(filter.write().to_vec()).unwrap(), written, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_filter_of_the_wrong_shape_is_refused() {
+        for text in [
+            "[]",
+            "7",
+            r#"{"toolsListChanged":1}"#,
+            r#"{"resourceSubscriptions":"a://1"}"#,
+            r#"{"resourceSubscriptions":[1]}"#,
+            r#"{"resourceSubscriptions":{"a":true}}"#,
+        ] {
+            assert_eq!(code(read(text)), Some(Code::InvalidParams), "{text}");
+        }
+    }
+
+    fn code(read: Result<Filter, ErrorBody>) -> Option<Code> {
+        read.err().map(|error| error.code)
+    }
+}

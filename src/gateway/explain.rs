@@ -1,0 +1,410 @@
+//! Why a client sees something or does not: the checks of a call, one by one, without the call.
+//!
+//! The verdict is that of the very function that admits calls; the steps beside it say what it looked at.
+//!
+//! Must not know: who asks, how the answer is shown.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::admit::{self, Named};
+use super::error::GatewayErrorKind;
+use super::{Current, Gateway, Health, Target};
+use crate::catalog::{admits, split_tag};
+use crate::config::{CallLimits, ClientConfig, Layer, Pattern, Verdict as Rule};
+use crate::exchange::Principal;
+use crate::mcp::ListKind;
+
+/// What is asked about, as clients name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Which kind of thing: a tool, a prompt, or a resource.
+    pub kind: ListKind,
+    /// Its exposed name or its URI.
+    pub name: String,
+}
+
+/// The answer for one client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The client, by its name in the configuration.
+    pub client: String,
+    /// `tool`, `prompt` or `resource`.
+    pub kind: String,
+    /// What was asked about.
+    pub name: String,
+    /// What would become of a call now.
+    pub verdict: Verdict,
+    /// The upstream that it leads to, or would lead to.
+    pub upstream: Option<String>,
+    /// What the upstream calls it.
+    pub native: Option<String>,
+    /// The checks in their order, those after a failed one too.
+    pub steps: Vec<Step>,
+}
+
+/// What would become of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is listed, and a call goes through, within the limits.
+    Allowed,
+    /// It is there, and a rule is against it.
+    Denied,
+    /// Nobody offers it.
+    Unknown,
+    /// The upstream that it belongs to is not there.
+    Unavailable,
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// What is checked: `upstream`, `list`, `limits`, or where the rule stands, like `roles.reader.tools`.
+    pub check: String,
+    /// How it ended.
+    pub outcome: StepOutcome,
+    /// In words.
+    pub text: String,
+    /// The file and the line that say so, where one does.
+    pub place: Option<String>,
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepOutcome {
+    /// It lets the call through.
+    Pass,
+    /// It stops the call.
+    Stop,
+    /// It is no check, or depends on more than is asked about.
+    Note,
+}
+
+/// There is no such client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no client is called `{name}`; there are: {}", known.join(", "))]
+pub struct NoSuchClient {
+    name: String,
+    known: Vec<String>,
+}
+
+impl Question {
+    /// About a `tool`, a `prompt` or a `resource`; `None` for any other word.
+    #[must_use]
+    pub fn about(noun: &str, name: String) -> Option<Self> {
+        let kinds = [ListKind::Tools, ListKind::Prompts, ListKind::Resources];
+        kinds.into_iter().find(|kind| kind.noun() == noun).map(|kind| Self { kind, name })
+    }
+}
+
+impl Explanation {
+    /// The first check that stops the call.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<&Step> {
+        self.steps.iter().find(|step| step.outcome == StepOutcome::Stop)
+    }
+}
+
+impl Verdict {
+    /// In a word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Unknown => "unknown",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+impl Gateway {
+    /// Says whether the client called `client` could call (get, read) something now, and why.
+    ///
+    /// # Errors
+    /// If there is no such client.
+    pub fn explain(&self, client: &str, question: &Question) -> Result<Explanation, NoSuchClient> {
+        let mut all = self.config.clients.iter().enumerate();
+        let Some((place, config)) = all.find(|(_, config)| &*config.name == client) else {
+            let known = self.config.clients.iter().map(|client| client.name.to_string()).collect();
+            return Err(NoSuchClient { name: client.to_owned(), known });
+        };
+        Ok(self.explain_to(place, config, question))
+    }
+
+    /// The same for every client, in the order of the configuration.
+    #[must_use]
+    pub fn explain_all(&self, question: &Question) -> Vec<Explanation> {
+        let clients = self.config.clients.iter().enumerate();
+        clients.map(|(place, client)| self.explain_to(place, client, question)).collect()
+    }
+
+    fn explain_to(&self, place: usize, client: &ClientConfig, question: &Question) -> Explanation {
+        let current = self.current.load();
+        let principal = Principal { client: place, name: Arc::clone(&client.name) };
+        let found = self.find(&current, question);
+        let target = found.clone().or_else(|| self.owner(question));
+        let mut steps = vec![self.explain_client(client)];
+        steps.push(self.explain_list(&current, question, (found.as_ref(), target.as_ref())));
+        if let Some(target) = &target {
+            steps.extend(self.explain_rules(client, question, target));
+            steps.extend(self.explain_upstream(&current, target.upstream));
+            steps.extend(self.explain_limits(client, target.upstream));
+        }
+        let upstream = target.as_ref().and_then(|target| self.config.upstreams.get(target.upstream));
+        Explanation {
+            client: client.name.to_string(),
+            kind: question.kind.noun().to_owned(),
+            name: question.name.clone(),
+            verdict: self.verdict(&current, &principal, question),
+            upstream: upstream.map(|upstream| upstream.name.to_string()),
+            native: target.map(|target| target.native.to_string()),
+            steps,
+        }
+    }
+
+    /// What admits calls says.
+    fn verdict(&self, current: &Current, principal: &Principal, question: &Question) -> Verdict {
+        let named = match question.kind {
+            ListKind::Resources | ListKind::Templates => Named::Uri(question.name.clone()),
+            kind @ (ListKind::Tools | ListKind::Prompts) => Named::Name(kind, question.name.clone()),
+        };
+        match admit::grant(self, current, principal, &named, &mut admit::Findings::default()) {
+            Ok(grant) => match current.offers.get(grant.target.upstream).map(|offer| &offer.health) {
+                Some(Health::Ready) => Verdict::Allowed,
+                Some(Health::Connecting | Health::Down { .. }) | None => Verdict::Unavailable,
+            },
+            Err(refusal) if refusal.kind == GatewayErrorKind::Denied => Verdict::Denied,
+            Err(refusal) if refusal.kind == GatewayErrorKind::Unavailable => Verdict::Unavailable,
+            Err(_) => Verdict::Unknown,
+        }
+    }
+
+    /// Where the snapshot has it.
+    fn find(&self, current: &Current, question: &Question) -> Option<Target> {
+        match question.kind {
+            ListKind::Tools | ListKind::Prompts => {
+                let (_, entry) = current.snapshot.find(question.kind, &question.name)?;
+                Some(Target { upstream: entry.upstream, native: Arc::clone(&entry.native) })
+            }
+            ListKind::Resources | ListKind::Templates => {
+                let location = current.snapshot.locate(&question.name)?;
+                Some(Target { upstream: location.upstream, native: location.native })
+            }
+        }
+    }
+
+    /// The upstream whose prefix or tag the name has, whether or not it lists it.
+    fn owner(&self, question: &Question) -> Option<Target> {
+        let of = |upstream: usize, native: &str| Target { upstream, native: native.into() };
+        match question.kind {
+            ListKind::Tools | ListKind::Prompts => {
+                let mut under = self.names.iter().enumerate().filter_map(|(upstream, names)| {
+                    names.under_prefix(&question.name).map(|native| (upstream, native))
+                });
+                let named = under.clone().find(|(_, native)| native.len() < question.name.len());
+                named.or_else(|| under.next()).map(|(upstream, native)| of(upstream, native))
+            }
+            ListKind::Resources | ListKind::Templates => {
+                let (native, label) = split_tag(&question.name)?;
+                let upstream = self.config.upstreams.iter().find(|upstream| &*upstream.name == label)?;
+                Some(of(upstream.index, native))
+            }
+        }
+    }
+
+    fn explain_client(&self, client: &ClientConfig) -> Step {
+        let roles: Vec<String> = client.roles.iter().map(|role| format!("`{}`", role.name)).collect();
+        let text = match roles.as_slice() {
+            [] => "it has no roles".to_owned(),
+            [one] => format!("it has the role {one}"),
+            many => format!("it has the roles {}", many.join(", ")),
+        };
+        Step::note("client", text).at(self.place(client.rules.line))
+    }
+
+    fn explain_upstream(&self, current: &Current, upstream: usize) -> Option<Step> {
+        let (config, offer) = (self.config.upstreams.get(upstream)?, current.offers.get(upstream)?);
+        let step = match absence(&offer.health) {
+            Some(absence) => Step::stop("upstream", format!("`{}` {absence}", config.name)),
+            None => {
+                let version = offer.protocol_version.unwrap_or("its version is not known");
+                Step::pass("upstream", format!("`{}` is ready ({version})", config.name))
+            }
+        };
+        Some(step.at(self.place(config.rules.line)))
+    }
+
+    /// Whether it is in the lists, and if not, what comes close.
+    fn explain_list(
+        &self,
+        current: &Current,
+        question: &Question,
+        (found, owner): (Option<&Target>, Option<&Target>),
+    ) -> Step {
+        let (noun, name) = (question.kind.noun(), &question.name);
+        let upstream =
+            |target: &Target| self.config.upstreams.get(target.upstream).map(|u| Arc::clone(&u.name));
+        if let Some((target, label)) = found.and_then(|target| Some((target, upstream(target)?))) {
+            let is_listed = current.snapshot.find(question.kind, name).is_some();
+            let native = &target.native;
+            return Step::pass(
+                "list",
+                match is_listed {
+                    true => format!("`{label}` lists it as `{native}`"),
+                    false => format!("`{label}` has a template of resources that makes `{native}`"),
+                },
+            );
+        }
+        let text = match owner.and_then(|owner| Some((owner, upstream(owner)?))) {
+            Some((owner, label)) => self.explain_absence(current, question, (owner, &label)),
+            None => format!("no upstream has a {noun} of this name"),
+        };
+        // Where a list is not known, what is close in the others is most likely not meant.
+        let is_known = owner.is_none_or(|owner| {
+            current.offers.get(owner.upstream).is_some_and(|offer| absence(&offer.health).is_none())
+        });
+        let nearest = self.nearest(current, question).filter(|_| is_known);
+        let nearest = nearest.map(|nearest| format!("; did you mean `{nearest}`?"));
+        Step::stop("list", text + nearest.as_deref().unwrap_or_default())
+    }
+
+    /// Why an upstream does not list what stands under its name.
+    fn explain_absence(
+        &self,
+        current: &Current,
+        question: &Question,
+        (owner, label): (&Target, &str),
+    ) -> String {
+        let native = &owner.native;
+        let mut findings = current.snapshot.findings.iter();
+        let is_it = |upstream: usize, name: &str| upstream == owner.upstream && *name == **native;
+        if let Some(finding) = findings.find(|finding| is_it(finding.upstream, &finding.native)) {
+            return format!("left out of the list of `{label}`: {}", finding.reason);
+        }
+        let offer = current.offers.get(owner.upstream);
+        match offer.and_then(|offer| absence(&offer.health)) {
+            Some(absence) => format!("what `{label}` lists is not known: it {absence}"),
+            None => {
+                let count = offer.map_or(0, |offer| offer.lists.kind(question.kind).entries.len());
+                format!(
+                    "`{label}` has no {} `{native}` among the {count} that it lists",
+                    question.kind.noun()
+                )
+            }
+        }
+    }
+
+    /// The exposed name that comes closest.
+    fn nearest<'a>(&self, current: &'a Current, question: &Question) -> Option<&'a str> {
+        let entries = current.snapshot.entries(question.kind).iter();
+        let asked = question.name.to_ascii_lowercase();
+        let distances = entries.map(|entry| {
+            let exposed = entry.exposed.to_ascii_lowercase();
+            // A name without its prefix is what people ask for first.
+            let bare = entry.native.to_ascii_lowercase();
+            let distance = strsim::osa_distance(&exposed, &asked).min(strsim::osa_distance(&bare, &asked));
+            (distance, &*entry.exposed)
+        });
+        let closest = distances.min_by_key(|(distance, _)| *distance);
+        closest.filter(|(distance, _)| *distance <= (asked.len() / 4).max(1)).map(|(_, name)| name)
+    }
+
+    /// What each layer says: that of the upstream over the native name, the others over the exposed one.
+    fn explain_rules(&self, client: &ClientConfig, question: &Question, target: &Target) -> Vec<Step> {
+        let Some(upstream) = self.config.upstreams.get(target.upstream) else { return Vec::new() };
+        let native = &*target.native;
+        let exposed = match question.kind {
+            ListKind::Tools | ListKind::Prompts => &*question.name,
+            ListKind::Resources | ListKind::Templates => native,
+        };
+        let first = self.explain_layer(upstream.layer(), question.kind, (native, native));
+        let others = client.layers().map(|layer| self.explain_layer(layer, question.kind, (exposed, native)));
+        std::iter::once(first).chain(others).collect()
+    }
+
+    fn explain_layer(&self, layer: Layer<'_>, kind: ListKind, names: (&str, &str)) -> Step {
+        let key = match kind {
+            ListKind::Tools => "tools",
+            ListKind::Prompts => "prompts",
+            ListKind::Resources | ListKind::Templates => "resources",
+        };
+        let check = format!("{}.{}.{key}", layer.section, layer.name);
+        let filter = layer.rules.filter(kind);
+        let is_admitted = admits(filter, kind, names);
+        let (text, line) = match filter.judge(names.0) {
+            Rule::Denied(pattern) => (format!("`deny` has `{pattern}`"), pattern.line()),
+            Rule::NotAllowed => {
+                let first = filter.allow.iter().flatten().next().map_or(layer.rules.line, Pattern::line);
+                (format!("nothing in `allow` matches `{}`", names.0), first)
+            }
+            Rule::Unrestricted | Rule::Allowed(_) if !is_admitted => {
+                ("another spelling of the URI is denied or not allowed".to_owned(), layer.rules.line)
+            }
+            Rule::Allowed(pattern) => (format!("`allow` has `{pattern}`"), pattern.line()),
+            Rule::Unrestricted if filter.deny.is_empty() => ("no rules".to_owned(), 0),
+            Rule::Unrestricted => ("nothing in `deny` matches".to_owned(), 0),
+        };
+        let step = if is_admitted { Step::pass(check, text) } else { Step::stop(check, text) };
+        step.at(self.place(line))
+    }
+
+    fn explain_limits(&self, client: &ClientConfig, upstream: usize) -> Vec<Step> {
+        let upstream = self.config.upstreams.get(upstream);
+        let limits = [
+            Some((format!("clients.{}.limits", client.name), &client.limits)),
+            upstream.map(|upstream| (format!("upstreams.{}.limits", upstream.name), &upstream.limits)),
+        ];
+        let limits = limits.into_iter().flatten().filter(|(_, limits)| **limits != CallLimits::default());
+        limits.map(|(check, limits)| Step::note(check, in_words(limits))).collect()
+    }
+
+    fn place(&self, line: usize) -> Option<String> {
+        (line > 0).then(|| format!("{}:{line}", self.config.file))
+    }
+}
+
+impl Step {
+    fn new(check: impl Into<String>, outcome: StepOutcome, text: String) -> Self {
+        Self { check: check.into(), outcome, text, place: None }
+    }
+
+    fn pass(check: impl Into<String>, text: String) -> Self {
+        Self::new(check, StepOutcome::Pass, text)
+    }
+
+    fn stop(check: impl Into<String>, text: String) -> Self {
+        Self::new(check, StepOutcome::Stop, text)
+    }
+
+    fn note(check: impl Into<String>, text: String) -> Self {
+        Self::new(check, StepOutcome::Note, text)
+    }
+
+    fn at(self, place: Option<String>) -> Self {
+        Self { place, ..self }
+    }
+}
+
+/// What an upstream does that does not answer.
+fn absence(health: &Health) -> Option<String> {
+    match health {
+        Health::Ready => None,
+        Health::Connecting => Some("is still connecting".to_owned()),
+        Health::Down { reason, retry_at, .. } => {
+            let wait = retry_at.saturating_duration_since(Instant::now()).as_secs();
+            Some(format!("is down: {reason}; the next try is in {wait} s"))
+        }
+    }
+}
+
+fn in_words(limits: &CallLimits) -> String {
+    let rate = limits.rate.map(|rate| rate.to_string());
+    let burst = limits.burst.map(|burst| format!("{burst} at once"));
+    let concurrency = limits.concurrency.map(|count| format!("{count} in flight"));
+    rate.into_iter().chain(burst).chain(concurrency).collect::<Vec<_>>().join(", ")
+}

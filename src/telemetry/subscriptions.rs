@@ -1,0 +1,40 @@
+//! What becomes of subscriptions to resources.
+
+use std::time::Instant;
+
+use prometheus::IntCounter;
+use tracing::warn;
+
+use super::line::clip;
+use super::metrics::Metrics;
+
+/// Longest reason shown, in bytes.
+const MAX_REASON: usize = 400;
+
+/// An upstream would not renew a subscription that clients rely on. Counted always, logged at most 20 times a
+/// minute per upstream.
+#[derive(Debug)]
+pub struct SubscriptionLost<'a> {
+    /// Its name.
+    pub upstream: &'a str,
+    /// The resource, by the URI that the upstream knows.
+    pub uri: &'a str,
+    /// Why; for the log.
+    pub reason: &'a str,
+}
+
+impl SubscriptionLost<'_> {
+    /// Logs and counts.
+    pub fn emit(&self, metrics: &Metrics) {
+        metrics.subscriptions_lost.with(&[self.upstream], IntCounter::inc);
+        if metrics.subscription_lines.admit(self.upstream, Instant::now()).is_some() {
+            warn!(
+                target: "waypost::upstream",
+                event = "subscription_lost",
+                upstream = self.upstream,
+                uri = clip(self.uri, MAX_REASON),
+                reason = clip(self.reason, MAX_REASON),
+            );
+        }
+    }
+}
