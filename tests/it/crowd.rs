@@ -63,13 +63,13 @@ struct Round {
 }
 
 impl Round {
-    fn draw(dice: &mut Dice, client: usize, round: usize, can_ask: bool) -> Self {
+    fn draw(dice: &mut Dice, client: usize, round: usize) -> Self {
         Self {
             nonce: format!("client {client} round {round} {:x}", dice.below(1 << 32)),
             delay: dice.below(4),
             steps: dice.below(4),
             logs: dice.below(3),
-            asks: can_ask && dice.below(4) == 0,
+            asks: dice.below(4) == 0,
             // Now and then an answer does not fit in one read.
             padding: if dice.below(16) == 0 { dice.below(100_000) } else { dice.below(200) },
         }
@@ -270,7 +270,7 @@ impl Caller<'_> {
 
 /// A client with a token of its own; every second one is modern.
 fn member(gateway: &Gateway, number: usize) -> Client {
-    let era = if number % 2 == 0 { Era::Legacy } else { Era::Modern };
+    let era = if number.is_multiple_of(2) { Era::Legacy } else { Era::Modern };
     let client = Client::bare(gateway, era).bearer(&format!("token-{number}")).able(ABLE);
     if era == Era::Modern {
         return client;
@@ -292,11 +292,11 @@ fn crowd(era: Era, transport: Transport) {
         .fold(config, |config, number| config.env(&format!("TOKEN_{number}"), &format!("token-{number}")));
     let gateway = config.ready();
     let can_ask = era == Era::Modern || transport == Transport::Http;
-    // A pipe does not say which call a log message is of: Waypost keeps it from everybody rather than guess.
+    // What all calls share does not say whose a log message is: Waypost keeps it from everybody rather than guess.
     let can_hear_logs = |heard: u64, told: u64| match (transport, era) {
         (Transport::Http, _) => heard == told,
-        (Transport::Stdio, Era::Legacy) => heard == 0,
-        (Transport::Stdio, Era::Modern) => heard <= told,
+        (Transport::Stdio | Transport::Sse, Era::Legacy) => heard == 0,
+        (Transport::Stdio | Transport::Sse, Era::Modern) => heard <= told,
     };
     let start = Barrier::new(CLIENTS);
     let calls: usize = at_once(
@@ -307,7 +307,8 @@ fn crowd(era: Era, transport: Transport) {
                     let mut dice = Dice(seed.0 ^ (number as u64) << 48);
                     let caller = Caller { client: member(gateway, number), can_hear_logs: &can_hear_logs };
                     start.wait();
-                    let rounds = (0..ROUNDS).map(|round| Round::draw(&mut dice, number, round, can_ask));
+                    let rounds = (0..ROUNDS).map(|round| Round::draw(&mut dice, number, round));
+                    let rounds = rounds.map(|round| Round { asks: round.asks && can_ask, ..round });
                     let play = |round: Round| {
                         caller.play(&round);
                         // A modern server is called again with the answer.
@@ -334,6 +335,11 @@ fn nothing_crosses_on_a_legacy_server_over_http() {
 #[test]
 fn nothing_crosses_on_a_legacy_server_over_stdio() {
     crowd(Era::Legacy, Transport::Stdio);
+}
+
+#[test]
+fn nothing_crosses_on_a_legacy_server_over_http_and_sse() {
+    crowd(Era::Legacy, Transport::Sse);
 }
 
 #[test]
