@@ -19,6 +19,7 @@ import uvicorn
 from mcp import types
 from mcp.server.fastmcp.server import StreamableHTTPASGIApp
 from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
@@ -370,10 +371,16 @@ def register() -> None:
         types.CompleteRequest: complete,
         types.SetLevelRequest: accept,
     }
-    changes = NotificationOptions(prompts_changed=True, tools_changed=True)
     original = server.create_initialization_options
-    # Both transports ask for the options without saying that lists change.
-    server.create_initialization_options = lambda *_, **__: original(changes)  # type: ignore[method-assign]
+
+    def options(*_: Any, **__: Any) -> InitializationOptions:
+        # The transports ask without saying that lists change, and the SDK says of no server that it has subscriptions.
+        given = original(NotificationOptions(prompts_changed=True, tools_changed=True))
+        if given.capabilities.resources is not None:
+            given.capabilities.resources.subscribe = True
+        return given
+
+    server.create_initialization_options = options  # type: ignore[method-assign]
 
 
 async def serve_stdio() -> None:
