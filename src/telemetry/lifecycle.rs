@@ -56,6 +56,13 @@ pub struct SignalIgnored {
     pub signal: &'static str,
 }
 
+/// Lines of the log found no room, as nobody took those before them.
+#[derive(Debug)]
+pub(super) struct LogLinesDropped {
+    /// How many.
+    pub(super) lines: u64,
+}
+
 /// The gateway has ended.
 #[derive(Debug)]
 pub struct Stopped {
@@ -128,6 +135,18 @@ impl SignalIgnored {
             event = "signal_ignored",
             signal = self.signal,
             reason = "the configuration is read at start; restart to change it",
+        );
+    }
+}
+
+impl LogLinesDropped {
+    /// Logs.
+    pub(super) fn emit(&self) {
+        warn!(
+            target: "waypost",
+            event = "log_lines_dropped",
+            lines = self.lines,
+            reason = "nobody read the log for too long, so these lines are missing here",
         );
     }
 }

@@ -1,6 +1,7 @@
 //! One JSON text to one message.
 
 use bytes::Bytes;
+use serde::Deserialize as _;
 
 use crate::mcp::{Body, DuplicateKey, Id, Look, Message, Notification, ObjectView, Raw, Request, Response};
 
@@ -69,6 +70,34 @@ fn check_depth(text: &[u8]) -> Result<(), JsonError> {
         }
     }
     Ok(())
+}
+
+/// How many places of a line are tried for the message that it ends with.
+const TRIES: usize = 64;
+
+/// The message that a broken line ends with, and what stands before it: a print without a line end, or a
+/// message that was broken off. An object within a message is none, even where that was cut off behind it:
+/// what follows a colon, a comma or a bracket does not count.
+///
+/// Of the places where a message may begin, the last 64 are tried.
+#[must_use]
+pub fn parse_last(line: &Bytes) -> Option<(Bytes, Message)> {
+    let starts = memchr::memrchr_iter(b'{', line).filter(|at| *at > 0 && begins_message(line, *at));
+    let at = starts.take(TRIES).find(|at| line.get(*at..).is_some_and(is_one_value))?;
+    let message = parse(line.slice(at..)).ok()?;
+    Some((line.slice(..at), message))
+}
+
+fn begins_message(line: &[u8], at: usize) -> bool {
+    let inside = line.get(at + 1..).unwrap_or_default().trim_ascii_start();
+    let members: [&[u8]; 5] = [b"\"jsonrpc\"", b"\"id\"", b"\"result\"", b"\"error\"", b"\"method\""];
+    let before = line.get(..at).unwrap_or_default().trim_ascii_end().last();
+    !matches!(before, Some(b':' | b',' | b'[')) && members.iter().any(|member| inside.starts_with(member))
+}
+
+fn is_one_value(text: &[u8]) -> bool {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    serde::de::IgnoredAny::deserialize(&mut reader).is_ok() && reader.end().is_ok()
 }
 
 /// The numeric id of a message of which only the two ends are there, if it can be seen in one of them: as a
@@ -241,6 +270,14 @@ mod tests {
         parse(Bytes::copy_from_slice(text.as_bytes()))
     }
 
+    fn text_of(message: &Message) -> &[u8] {
+        match message {
+            Message::Request(request) => &request.text,
+            Message::Notification(notification) => &notification.text,
+            Message::Response(response) => &response.text,
+        }
+    }
+
     fn nested(depth: usize) -> String {
         // The envelope and `params` are two levels.
         let inner = depth - 2;
@@ -249,6 +286,44 @@ mod tests {
             "[".repeat(inner),
             "]".repeat(inner)
         )
+    }
+
+    #[test]
+    fn a_message_behind_something_else_is_found() {
+        let cases = [
+            ("Loading… ", r#"{"jsonrpc":"2.0","id":2,"result":{"a":[{"id":1}]}}"#),
+            (r#"{"jsonrpc":"2.0","i"#, r#"{"result":{"id":{"id":3}},"jsonrpc":"2.0","id":2}"#),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"text":"{\"id\":5"#, r#"{"jsonrpc":"2.0","method":"n"}"#),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+                r#"{ "id": 2, "error": {"code":1,"message":"{"}, "jsonrpc":"2.0"} "#,
+            ),
+        ];
+        for (front, message) in cases {
+            let line = Bytes::from(format!("{front}{message}"));
+            assert!(parse(line.clone()).is_err());
+            let (before, found) = parse_last(&line).unwrap_or_else(|| panic!("{front}{message}"));
+            assert_eq!((before.as_ref(), text_of(&found)), (front.as_bytes(), message.trim().as_bytes()));
+        }
+    }
+
+    #[test]
+    fn what_a_broken_message_holds_is_no_message() {
+        let lines = [
+            r#"{"jsonrpc":"2.0","id":1,"result":{"inner":{"jsonrpc":"2.0","id":2,"result":{}}}"#,
+            r#"x{"jsonrpc":"2.0","id":1,"result":{"inner":{"jsonrpc":"2.0","id":2,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":[1, {"jsonrpc":"2.0","id":2,"result":{}}"#,
+            r#"noise {"id":2}"#,
+            "noise",
+            "",
+        ];
+        for line in lines {
+            assert!(parse_last(&Bytes::from_static(line.as_bytes())).is_none(), "{line}");
+        }
+        // Nor does a line that tries to cost much.
+        let line = Bytes::from(r#"{"id":"#.repeat(1 << 20));
+        assert!(parse_last(&line).is_none());
     }
 
     #[test]

@@ -40,7 +40,13 @@ impl Inbox {
         match json::parse(text.clone()) {
             Ok(message) => self.sort(message, answer).await,
             Err(JsonError::Batch) => self.take_batch(text, answer).await,
-            Err(error) => self.take_unreadable(text, &error),
+            Err(error) => match json::parse_last(text).filter(|_| matches!(error, JsonError::Syntax(_))) {
+                Some((front, message)) => {
+                    self.take_unreadable(&front, &error);
+                    self.sort(message, answer).await;
+                }
+                None => self.take_unreadable(text, &error),
+            },
         }
     }
 

@@ -137,6 +137,46 @@ fn std_04_noise_on_stdout_is_skipped_and_counted() {
     }
 }
 
+/// What was written without a line end takes no answer with it: neither words, nor half a message.
+#[test]
+fn std_04_what_stands_before_a_message_on_its_line_loses_nothing() {
+    for era in [Era::Legacy, Era::Modern] {
+        for front in ["Loading... ", r#"{"jsonrpc":"2.0","i"#, r#"{"result":{"content":[{"id":1},{"id":2}"#] {
+            let script = Script::echo(era).first(move |turn| {
+                turn.raw(front.as_bytes());
+                false
+            });
+            let up = script.stdio();
+            let gateway = Config::new().upstream_with("up", &up, json!({"timeout": "10m"})).ready();
+            let client = Client::legacy(&gateway);
+            for text in ["a", "b"] {
+                assert_eq!(client.echo("up__echo", text), text, "behind {front}");
+            }
+        }
+    }
+}
+
+/// The call whose answer broke off in the middle fails, and the one whose answer was written behind it does not.
+#[test]
+fn std_04_half_an_answer_fails_its_own_call_alone() {
+    let script = Script::echo(Era::Legacy).tool("half", |turn| {
+        let id = turn.id().unwrap_or("0").to_owned();
+        turn.raw(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"ty"#).as_bytes());
+    });
+    let up = script.stdio();
+    let keys = json!({"timeout": "10m", "stream_idle": "10m"});
+    let gateway = Config::new().upstream_with("up", &up, keys).ready();
+    let client = Client::legacy(&gateway);
+    std::thread::scope(|scope| {
+        let half = scope.spawn(|| client.call("up__half", json!({})));
+        while !half.is_finished() {
+            assert_eq!(client.echo("up__echo", "whole"), "whole");
+        }
+        let answer = half.join().expect("it is answered");
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+    });
+}
+
 /// A message that does not end in a newline alone, or has white space around it, is still a message.
 #[test]
 fn std_04_sloppy_lines_are_messages() {
