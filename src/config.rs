@@ -116,10 +116,36 @@ pub struct UpstreamConfig {
     pub grace: Duration,
     /// How often its lists are read again at the least; zero is never. Default 5 min.
     pub refresh: Duration,
+    /// Who shares a connection to it.
+    pub sharing: Sharing,
     /// How much it is put up with.
     pub resilience: Resilience,
     /// Limits on calls to it, all callers together.
     pub limits: CallLimits,
+}
+
+/// How the connections of an upstream are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// Who has one of its own.
+    pub isolation: Isolation,
+    /// Most connections of one owner each. Default 32 for children, 1,000 over HTTP.
+    pub connections: usize,
+    /// Calls in flight on one connection. Default and most 4,096.
+    pub concurrency: usize,
+    /// Calls that wait for their turn on one connection. Default 1,000.
+    pub waiting: usize,
+}
+
+/// Who has a connection of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Nobody: all calls share one.
+    Shared,
+    /// Each client of the configuration.
+    PerClient,
+    /// Each session; each client for its calls without one.
+    PerSession,
 }
 
 /// How an upstream is reached.

@@ -8,11 +8,11 @@
 mod budget;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{Method, Notification, Raw, Request, Response, TaskMode};
@@ -40,11 +40,58 @@ pub struct Call {
     /// Who sent it.
     pub principal: Principal,
     /// The session that it came in, if it came in one.
-    pub session: Option<Arc<str>>,
+    pub session: Option<Arc<CallerSession>>,
     /// Where events go that precede the end.
     pub events: EventSink,
     /// Ends the call early.
     pub cancel: Cancel,
+}
+
+/// The session of a caller, as far as a server may know of it: what it can be asked, and a way to ask it while no
+/// call of it is under way.
+#[derive(Debug)]
+pub struct CallerSession {
+    /// Its id.
+    pub id: Arc<str>,
+    /// `ClientCapabilities` that hold for the whole session, `{}` if it has none.
+    pub capabilities: Raw,
+    outlet: Mutex<Option<mpsc::Sender<Inquiry>>>,
+}
+
+/// A question to a session outside of any call.
+#[derive(Debug)]
+pub struct Inquiry {
+    /// The server's own request.
+    pub request: Request,
+    /// Takes the client's response. Closed once nobody waits for it any more.
+    pub answer: oneshot::Sender<Response>,
+}
+
+/// How many questions outside of calls may wait to be read by the stream of a session.
+const INQUIRIES: usize = 16;
+
+impl CallerSession {
+    /// A session that nobody listens in yet.
+    #[must_use]
+    pub fn new(id: Arc<str>, capabilities: Raw) -> Self {
+        Self { id, capabilities, outlet: Mutex::default() }
+    }
+
+    /// Begins to listen to questions outside of calls, in the place of whoever did so before.
+    pub fn listen(&self) -> mpsc::Receiver<Inquiry> {
+        let (sender, receiver) = mpsc::channel(INQUIRIES);
+        *self.outlet.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        receiver
+    }
+
+    /// Asks the client of the session, if it listens and has room; gives back where the answer comes. That ends
+    /// without one if the client stops listening before it has the question.
+    pub fn ask(&self, request: Request) -> Option<oneshot::Receiver<Response>> {
+        let outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
+        let (answer, answered) = oneshot::channel();
+        outlet.as_ref()?.try_send(Inquiry { request, answer }).ok()?;
+        Some(answered)
+    }
 }
 
 /// The metadata of one request: agreed per request, or filled in from a session.

@@ -160,6 +160,8 @@ impl Gateway {
         };
         let ended = async {
             tokio::select! {
+                // What the upstream says at the deadline says more than that time is up.
+                biased;
                 result = carried => result,
                 () = cancel.cancelled() => {
                     Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
@@ -170,6 +172,11 @@ impl Gateway {
         let result = self.past_breaker(place, ended).await;
         record.upstream_took(started.elapsed());
         self.expose_tasks(&used, self.rewrite(place, method, result?))
+    }
+
+    /// Tells the upstreams that a session has ended.
+    pub fn end_session(&self, session: &Arc<str>) {
+        self.upstreams.iter().for_each(|upstream| upstream.end_session(session));
     }
 
     /// Counts one request of `principal` at the edge, under the name that the limit counts it by.

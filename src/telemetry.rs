@@ -10,6 +10,7 @@ mod line;
 mod list;
 mod log;
 mod metrics;
+mod own;
 mod process;
 mod subscriptions;
 mod throttle;
@@ -25,6 +26,9 @@ pub use events::{
 pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
-pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed};
+pub use metrics::{
+    InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind, Subscribed,
+};
+pub use own::{OwnConnectionEnded, OwnConnectionFailed, OwnConnectionOpened};
 pub use subscriptions::SubscriptionLost;
 pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};

@@ -10,10 +10,14 @@ mod legacy;
 mod listener;
 mod listing;
 mod modern;
+mod outside;
 mod parked;
+mod pool;
 mod probe;
 mod question;
+mod seats;
 mod supervise;
+mod tenancy;
 mod transport;
 mod unsolicited;
 mod wire;
@@ -24,12 +28,13 @@ mod tests;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Limits, UpstreamConfig};
+use crate::config::{Config, UpstreamConfig};
 use crate::exchange::{Call, Outcome};
 use crate::gateway::{AdmittedCall, Followed, GatewayError, GatewayErrorKind, Offer, Upstream};
 use crate::mcp::Method;
@@ -39,7 +44,9 @@ use crate::translate::input::{self, REQUEST_STATE};
 use connection::Connection;
 use failure::Failure;
 use listing::{Bounds, ListReader};
+use outside::Patience;
 use parked::{Carried, Place};
+use pool::{Checkout, Grounds, Pool};
 use probe::Dialer;
 use supervise::{Desk, Supervisor};
 
@@ -53,6 +60,8 @@ pub struct Connector {
     name: Arc<str>,
     desk: Arc<Desk>,
     followed: Arc<Followed>,
+    /// The connections that belong to one client or session each, where there are any.
+    pool: Option<Arc<Pool>>,
     parking: Arc<Parking>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -62,42 +71,62 @@ pub struct Connector {
 #[must_use]
 pub fn start_all(config: &Config, metrics: &Arc<Metrics>) -> Vec<Arc<Connector>> {
     let parking = Arc::new(Parking::new(config, Arc::clone(metrics)));
-    let start =
-        |upstream: &Arc<UpstreamConfig>| start(Arc::clone(upstream), &config.limits, Arc::clone(&parking));
+    let start = |upstream: &Arc<UpstreamConfig>| start(Arc::clone(upstream), config, Arc::clone(&parking));
     config.upstreams.iter().map(start).collect()
 }
 
 /// Starts to keep an upstream connected. Returns at once, whatever the state of the server. Must be called
 /// within a runtime.
 ///
-/// Bounds: `limits.message` for one message, `limits.list_pages` and `limits.list_items` for its lists; the
-/// rest is in `config`.
+/// Bounds: `limits.message` for one message, `limits.list_pages` and `limits.list_items` for its lists, and
+/// `sessions.idle_timeout` for connections that nobody uses, of `gateway`; the rest is in `config`.
 #[must_use]
-pub fn start(config: Arc<UpstreamConfig>, limits: &Limits, parking: Arc<Parking>) -> Arc<Connector> {
+pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking>) -> Arc<Connector> {
+    let limits = &gateway.limits;
     let metrics = Arc::clone(parking.metrics());
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     let desk = Arc::new(Desk::new());
     let followed: Arc<Followed> = Arc::default();
-    let told = Arc::clone(&followed);
-    let dialer = Dialer::new(Arc::clone(&config), limits.message, Arc::clone(&metrics), tasks.clone(), told);
+    let patience = Patience {
+        time: limits.answer_timeout,
+        stop: stop.clone(),
+        tasks: tasks.clone(),
+        runtime: Handle::current(),
+    };
+    let dialer = Dialer::new(
+        Arc::clone(&config),
+        limits.message,
+        Arc::clone(&metrics),
+        (patience, Arc::clone(&followed)),
+    );
     let lists = ListReader {
         upstream: Arc::clone(&config.name),
         metrics: Arc::clone(&metrics),
         bounds: Bounds::from(limits),
     };
     let name = Arc::clone(&config.name);
+    let dialer = Arc::new(dialer);
+    let pool = Pool::new(Grounds {
+        config: Arc::clone(&config),
+        metrics: Arc::clone(&metrics),
+        dialer: Arc::clone(&dialer),
+        tasks: tasks.clone(),
+        stop: stop.clone(),
+        idle: gateway.sessions.idle_timeout,
+        anonymous: gateway.clients.iter().position(|client| client.is_anonymous),
+    });
     let supervisor = Supervisor {
         config,
         metrics,
-        dialer: Arc::new(dialer),
+        dialer,
         lists: Arc::new(lists),
         desk: Arc::clone(&desk),
         followed: Arc::clone(&followed),
         stop: stop.clone(),
     };
     tasks.spawn(supervisor.run());
-    Arc::new(Connector { name, desk, followed, parking, stop, tasks })
+    Arc::new(Connector { name, desk, followed, pool, parking, stop, tasks })
 }
 
 impl Connector {
@@ -123,10 +152,11 @@ impl Connector {
         if let Some(resumed) = self.parking.take(&call, &self.name, native)? {
             return self.parking.resume(resumed, call, &place).await;
         }
-        let connection = self.desk.checkout(deadline).await?;
         if call.method == Method::ResourcesSubscribe {
-            return self.agree(&connection, native).await;
+            return self.agree(&*self.desk.checkout(deadline).await?, native).await;
         }
+        let checkout = self.checkout(&call, deadline).await?.sit(call.principal.client, deadline).await?;
+        let connection = &checkout.connection;
         if !connection.knows_retries() && call.request.param(REQUEST_STATE).is_some() {
             return Err(parked::unknown_state());
         }
@@ -134,12 +164,25 @@ impl Connector {
         if !is_askable || !connection.asks_by_request() {
             return connection.call(&call, native, None).await;
         }
-        let carried = Carried::start(connection, call, &place);
+        let carried = Carried::start(checkout, call, &place);
         self.parking.go_on(carried, &place).await
     }
 }
 
 impl Connector {
+    /// The connection that a call goes to: its owner's, or the one that all share. Where another connection
+    /// would mean nothing to the server, all share it.
+    async fn checkout(&self, call: &Call, deadline: Instant) -> Result<Checkout, Failure> {
+        if let Some(own) = self.pool.as_ref().and_then(|pool| pool.find(call)) {
+            return Ok(own);
+        }
+        let shared = self.desk.checkout(deadline).await?;
+        match &self.pool {
+            Some(pool) if shared.has_state() => pool.open(call, deadline).await,
+            Some(_) | None => Ok(Checkout::shared(shared)),
+        }
+    }
+
     /// Waits until the server has agreed to tell of a resource, or would not.
     async fn agree(&self, connection: &Connection, native: &Arc<str>) -> Result<Outcome, Failure> {
         if !connection.tells_of_resources() {
@@ -178,6 +221,12 @@ impl Upstream for Connector {
 
     fn followed(&self) -> &Arc<Followed> {
         &self.followed
+    }
+
+    fn end_session(&self, session: &Arc<str>) {
+        if let Some(pool) = &self.pool {
+            pool.end_session(session);
+        }
     }
 
     fn call(&self, call: AdmittedCall) -> BoxFuture<'_, Result<Outcome, GatewayError>> {

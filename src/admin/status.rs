@@ -43,6 +43,8 @@ struct Upstream {
     protocol_version: Option<&'static str>,
     tools: usize,
     connects: u64,
+    /// Connections that belong to one client or one session each.
+    own_connections: u64,
 }
 
 /// Writes the page from what is known now.
@@ -73,6 +75,7 @@ fn upstream(state: &AdminState, (name, offer): &(Arc<str>, Arc<Offer>), now: Ins
         protocol_version: offer.protocol_version,
         tools: offer.lists.tools.entries.len(),
         connects: offer.connects,
+        own_connections: state.metrics.own_connections(name),
     };
     match &offer.health {
         Health::Connecting => shown,

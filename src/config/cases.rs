@@ -168,6 +168,11 @@ fn the_full_file_says_everything_otherwise() {
     );
     assert_eq!((github.connect_timeout, github.list_timeout), (seconds(5), seconds(6)));
     assert_eq!((github.grace, github.refresh), (seconds(0), seconds(0)));
+    let (isolation, connections) = (Isolation::PerClient, 50);
+    let sharing = Sharing { isolation, connections, concurrency: 64, waiting: 0 };
+    assert_eq!(upstream(&loaded, "plain").sharing, sharing);
+    assert_eq!((time.sharing.isolation, time.sharing.connections), (Isolation::Shared, 32));
+    assert_eq!((github.sharing.isolation, github.sharing.connections), (Isolation::PerSession, 1_000));
     assert_eq!(texts(github.rules.tools.allow.as_ref().unwrap()), ["get_*", "list_*"]);
     assert_eq!(texts(&github.rules.tools.deny), ["*secret*"]);
     let rate = Rate { count: 60, period: seconds(60) };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    CallLimits, Charset, ClientConfig, Config, Http, Limits, Log, LogFormat, Naming, Rules, ServerInfo,
-    Sessions, Transport, UpstreamConfig,
+    CallLimits, Charset, ClientConfig, Config, Http, Isolation, Limits, Log, LogFormat, Naming, Rules,
+    ServerInfo, Sessions, Sharing, Transport, UpstreamConfig,
 };
 
 /// A configuration with these upstreams (HTTP, to an address that nobody listens on) and clients.
@@ -56,6 +56,12 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
         list_timeout: Duration::from_secs(30),
         grace: Duration::from_secs(30),
         refresh: Duration::from_secs(300),
+        sharing: Sharing {
+            isolation: Isolation::Shared,
+            connections: 1_000,
+            concurrency: 4_096,
+            waiting: 1_000,
+        },
         resilience: super::Resilience::default(),
         limits: CallLimits::default(),
     }

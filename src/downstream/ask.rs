@@ -99,6 +99,15 @@ impl Questions {
         }
     }
 
+    /// Has the answer to a question outside of any call go where it is waited for; the id to ask it under.
+    pub(super) fn expect(&self, session: &Arc<str>, answer: oneshot::Sender<Response>) -> u64 {
+        // Who asked may have given up: nobody else looks after these.
+        self.waiting.retain(|_, waiting| !waiting.is_closed());
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.waiting.insert((Arc::clone(session), id), answer);
+        id
+    }
+
     fn open(self: &Arc<Self>, session: &Arc<str>) -> Pending {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();

@@ -117,9 +117,13 @@ impl Endpoint {
     /// If the key for session ids cannot be set up.
     pub(super) fn new(gateway: Arc<Gateway>, closing: CancellationToken) -> Result<Self, SealError> {
         let config = gateway.config();
+        let bereaved = {
+            let gateway = Arc::clone(&gateway);
+            move |session: &Arc<str>| gateway.end_session(session)
+        };
         Ok(Self {
             authenticator: Authenticator::new(config),
-            sessions: SessionTable::new(config, Arc::clone(gateway.metrics()))?,
+            sessions: SessionTable::new(config, Arc::clone(gateway.metrics()))?.telling(bereaved),
             in_flight: Arc::default(),
             questions: Arc::default(),
             streams: Arc::default(),
@@ -191,7 +195,7 @@ impl Endpoint {
             request,
             hop,
             principal: caller.principal.clone(),
-            session: session.as_ref().map(|session| Arc::clone(&session.id)),
+            session: session.as_ref().map(|session| Arc::clone(&session.peer)),
             events: sink,
             cancel,
         };

@@ -19,11 +19,12 @@ use tokio_util::sync::CancellationToken;
 use super::departed::Departed;
 use super::level::Level;
 use crate::config::Config;
+use crate::exchange::CallerSession;
 use crate::gateway::{Following, Seen};
 use crate::mcp::{ObjectView, ProtocolVersion, Raw};
 use crate::seal::{Purpose, SealError, Sealer};
 use crate::telemetry::{Metrics, SessionClosed, SessionOpened};
-use crate::translate::from_legacy::Handshake;
+use crate::translate::from_legacy::{self, Asking, Handshake};
 
 /// Bytes of capabilities, and of a client's description of itself, that go into a session id. The id is a
 /// header of every request, so longer ones are cut down to their names.
@@ -34,6 +35,8 @@ const MAX_AGREED: usize = 1024;
 pub(super) struct Session {
     /// Its id.
     pub(super) id: Arc<str>,
+    /// What upstreams may know of it.
+    pub(super) peer: Arc<CallerSession>,
     /// The name of the client that it belongs to.
     principal: Arc<str>,
     /// The revision agreed on.
@@ -61,6 +64,9 @@ pub(super) struct SessionUse {
     clock: Clock,
 }
 
+/// Is told of a session that has ended.
+type Bereaved = Box<dyn Fn(&Arc<str>) + Send + Sync>;
+
 /// All sessions, at most `limits.sessions` of them in memory.
 pub(super) struct SessionTable {
     sealer: Sealer,
@@ -71,6 +77,8 @@ pub(super) struct SessionTable {
     idle_ms: u64,
     clock: Clock,
     metrics: Arc<Metrics>,
+    /// Is told of each session that has ended for good.
+    bereaved: Bereaved,
 }
 
 /// Milliseconds since 1970 that never go back.
@@ -106,7 +114,14 @@ impl SessionTable {
             idle_ms: millis(config.sessions.idle_timeout),
             clock: Clock::new(),
             metrics,
+            bereaved: Box::new(|_| {}),
         })
+    }
+
+    /// Has `bereaved` told of each session that ends for good: deleted by its client, or idle for too long. It
+    /// must not block.
+    pub(super) fn telling(self, bereaved: impl Fn(&Arc<str>) + Send + Sync + 'static) -> Self {
+        Self { bereaved: Box::new(bereaved), ..self }
     }
 
     /// Begins a session and gives its id. What changes after `seen` its stream will tell.
@@ -183,6 +198,7 @@ impl SessionTable {
         let now = self.clock.now_ms();
         self.departed.end(&session.id, session.issued_ms, now);
         session.ended.cancel();
+        (self.bereaved)(&session.id);
         session.following.clear();
         if self.live.remove(&session.id).is_some() {
             self.closed("deleted by its client");
@@ -206,6 +222,7 @@ impl SessionTable {
 
     fn remove_idle(&self, id: &str, now: u64) {
         if self.live.remove_if(id, |_, session| session.is_idle(now, self.idle_ms)).is_some() {
+            (self.bereaved)(&Arc::from(id));
             self.closed("idle");
         }
     }
@@ -256,7 +273,9 @@ impl Session {
         handshake: Handshake,
         now: u64,
     ) -> Self {
+        let capabilities = from_legacy::capabilities(Some(&handshake), Asking::Possible);
         Self {
+            peer: Arc::new(CallerSession::new(Arc::clone(&id), capabilities)),
             id,
             principal,
             version,

@@ -17,17 +17,21 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::ask::Questions;
 use super::endpoint::{Caller, Endpoint, quoted};
 use super::filter::Filter;
 use super::legacy_session::SessionUse;
 use super::reply::{Reply, object};
 use super::stream::{KEEP_ALIVE, event_stream};
+use crate::exchange::Inquiry;
 use crate::gateway::{Change, EdgeCaller, Following, Watch};
 use crate::mcp::{Id, ListKind, key};
 use crate::telemetry::{Metrics, OpenStream, StreamKind};
+use crate::translate::input::Question;
 use crate::wire::sse;
 
 /// The streams that are open, counted by caller. As large as there are callers with open streams.
@@ -76,6 +80,9 @@ impl Drop for Place {
 pub(super) struct Listening {
     watch: Watch,
     voice: Voice,
+    /// Questions outside of any call, where the stream is a session's.
+    inquiries: Option<mpsc::Receiver<Inquiry>>,
+    questions: Arc<Questions>,
     /// What is sent first, as soon as it is there.
     opening: Option<BoxFuture<'static, Piece>>,
     keep_alive: Duration,
@@ -108,6 +115,7 @@ enum Next {
     /// What it begins with.
     Opening(Piece),
     Change(Change),
+    Inquiry(Inquiry),
     Silence,
     /// The gateway stops.
     Closing,
@@ -123,7 +131,8 @@ impl Listening {
         let following = Arc::clone(session.following());
         let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen(), following);
         let opening = Box::pin(std::future::ready(Piece::Silence));
-        Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), opening), place)
+        let listening = Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), opening), place);
+        Self { inquiries: Some(session.peer.listen()), ..listening }
     }
 
     /// A subscription to what `filter` names. It begins with the acknowledgement, once it is known what is told.
@@ -153,6 +162,8 @@ impl Listening {
         Self {
             watch,
             voice,
+            inquiries: None,
+            questions: Arc::clone(&endpoint.questions),
             opening: Some(opening),
             server_info: endpoint.identity.newest(),
             keep_alive: endpoint.gateway.config().sessions.keep_alive,
@@ -187,6 +198,7 @@ impl Listening {
             }
             Next::Silence => Piece::Silence,
             Next::Change(change) => Piece::Message(self.tell(change)),
+            Next::Inquiry(inquiry) => self.ask(inquiry),
             Next::Ended => return None,
             Next::Closing => {
                 self.is_over = true;
@@ -208,9 +220,17 @@ impl Listening {
             () = self.closing.cancelled() => Next::Closing,
             () = cancelled(ended) => Next::Ended,
             opening = opened(&mut self.opening), if is_opening => Next::Opening(opening),
+            Some(inquiry) = received(&mut self.inquiries), if !is_opening => Next::Inquiry(inquiry),
             change = self.watch.next(), if !is_opening => Next::Change(change),
             () = until(self.quiet_until) => Next::Silence,
         }
+    }
+
+    /// Puts a question to the client of the session; its answer comes by itself.
+    fn ask(&self, inquiry: Inquiry) -> Piece {
+        let Voice::Session(session, _) = &self.voice else { return Piece::Silence };
+        let id = self.questions.expect(&session.id, inquiry.answer);
+        Piece::Message(Question::of(&inquiry.request).write(&Id::from(id)))
     }
 
     fn tell(&self, change: Change) -> Bytes {
@@ -241,6 +261,13 @@ impl Listening {
                 Some(Reply::result(id, object(&members)).body)
             }
         }
+    }
+}
+
+async fn received(inquiries: &mut Option<mpsc::Receiver<Inquiry>>) -> Option<Inquiry> {
+    match inquiries {
+        Some(inquiries) => inquiries.recv().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -25,6 +25,9 @@ pub trait Upstream: Send + Sync + 'static {
     /// there what it hears.
     fn followed(&self) -> &Arc<Followed>;
 
+    /// Ends what is kept for a session alone, now that it has ended. Does not wait for that.
+    fn end_session(&self, _session: &Arc<str>) {}
+
     /// Carries one call and waits for its end. Deadlines are the caller's business.
     ///
     /// Cancel safe: dropping the future cancels the call upstream, with the reason in `Call::cancel`, and

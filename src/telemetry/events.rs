@@ -14,7 +14,7 @@ use super::line::clip;
 use super::metrics::{LimitScope, Metrics};
 
 /// Bytes of an error or a reason that are logged.
-const MAX_REASON: usize = 1_000;
+pub(super) const MAX_REASON: usize = 1_000;
 
 /// Bytes of a sample of noise, or of an entry's name, that are logged.
 const MAX_SAMPLE: usize = 200;

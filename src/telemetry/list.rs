@@ -73,6 +73,10 @@ metrics! {
         "Connections made after an earlier one was lost."
     UPSTREAM_CONNECT_FAILURES Kind::Counter, "waypost_upstream_connect_failures_total" ["upstream"]
         "Attempts to connect that failed."
+    OWN_CONNECTIONS Kind::Gauge, "waypost_upstream_own_connections" ["upstream"]
+        "Connections that belong to one client or one session each, now; those that are ending included."
+    OWN_CONNECTIONS_OPENED Kind::Counter, "waypost_upstream_own_connections_opened_total" ["upstream"]
+        "Connections opened for one client or one session."
     UPSTREAM_FAILURES Kind::Gauge, "waypost_upstream_failures" ["upstream"]
         "Failures in a row: attempts that failed, and connections that did not last a minute. Five and more are a crash loop."
     BREAKER_OPEN Kind::Gauge, "waypost_upstream_breaker_open" ["upstream"]

@@ -42,6 +42,8 @@ pub struct Metrics {
     pub(super) connects: Family<IntCounter>,
     pub(super) restarts: Family<IntCounter>,
     pub(super) connect_failures: Family<IntCounter>,
+    own_connections: Family<IntGauge>,
+    own_connections_opened: Family<IntCounter>,
     pub(super) failures: Family<IntGauge>,
     pub(super) breaker: Family<IntGauge>,
     pub(super) repeated: Family<IntCounter>,
@@ -85,6 +87,8 @@ impl Default for Metrics {
             connects: Family::new(&list::UPSTREAM_CONNECTS),
             restarts: Family::new(&list::UPSTREAM_RESTARTS),
             connect_failures: Family::new(&list::UPSTREAM_CONNECT_FAILURES),
+            own_connections: Family::new(&list::OWN_CONNECTIONS),
+            own_connections_opened: Family::new(&list::OWN_CONNECTIONS_OPENED),
             failures: Family::new(&list::UPSTREAM_FAILURES),
             breaker: Family::new(&list::BREAKER_OPEN),
             repeated: Family::new(&list::CALLS_REPEATED),
@@ -167,6 +171,7 @@ impl Metrics {
             &self.up,
             &self.tools,
             &self.calls_in_flight,
+            &self.own_connections,
             &self.subscriptions,
             &self.failures,
             &self.breaker,
@@ -178,6 +183,7 @@ impl Metrics {
             &self.connects,
             &self.restarts,
             &self.connect_failures,
+            &self.own_connections_opened,
             &self.noise,
             &self.repeated,
             &self.checks_missed,
@@ -235,6 +241,23 @@ impl Metrics {
         OpenStream(gauge)
     }
 
+    /// Counts a connection of one client or session as open until the guard is dropped.
+    pub fn own_connection(&self, upstream: &str) -> OwnConnection {
+        self.own_connections_opened.with(&[upstream], IntCounter::inc);
+        let gauge = self.own_connections.cell(&[upstream]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        OwnConnection(gauge)
+    }
+
+    /// How many connections of one client or session each an upstream has now.
+    #[must_use]
+    pub fn own_connections(&self, upstream: &str) -> u64 {
+        let gauge = self.own_connections.cell(&[upstream]);
+        gauge.and_then(|gauge| u64::try_from(gauge.get()).ok()).unwrap_or_default()
+    }
+
     /// Counts a resource of `upstream` as followed until the guard is dropped.
     pub fn subscribed(&self, upstream: &str) -> Subscribed {
         let gauge = self.subscriptions.cell(&[upstream]);
@@ -271,6 +294,8 @@ impl Metrics {
             self.connects.collect(),
             self.restarts.collect(),
             self.connect_failures.collect(),
+            self.own_connections.collect(),
+            self.own_connections_opened.collect(),
             self.failures.collect(),
             self.breaker.collect(),
             self.repeated.collect(),
@@ -332,6 +357,19 @@ fn gauge(spec: &Spec, value: Option<u64>) -> MetricFamily {
 pub struct InFlight(Option<IntGauge>);
 
 impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
+    }
+}
+
+/// A connection of one client or session that is open, as long as this lives.
+#[derive(Debug)]
+#[must_use = "the connection counts as ended once this is dropped"]
+pub struct OwnConnection(Option<IntGauge>);
+
+impl Drop for OwnConnection {
     fn drop(&mut self) {
         if let Some(gauge) = &self.0 {
             gauge.dec();

@@ -36,15 +36,21 @@ pub struct Handshake {
 /// no capabilities.
 #[must_use]
 pub fn hop(request: &Request, handshake: Option<&Handshake>, log_level: Option<Raw>, asking: Asking) -> Hop {
-    let declared = handshake.and_then(|agreed| agreed.capabilities.as_ref());
     Hop {
         client_info: handshake.and_then(|agreed| agreed.client_info.clone()),
-        capabilities: Some(declared.map_or_else(nothing, |declared| bridged(declared, asking))),
+        capabilities: Some(capabilities(handshake, asking)),
         log_level,
         progress_token: request.meta(key::PROGRESS_TOKEN),
         tasks: Some(TaskMode::ByCaller),
         refused_inputs: Vec::new(),
     }
+}
+
+/// What a legacy client can do, as far as it can be used. Without a handshake that is nothing.
+#[must_use]
+pub fn capabilities(handshake: Option<&Handshake>, asking: Asking) -> Raw {
+    let declared = handshake.and_then(|agreed| agreed.capabilities.as_ref());
+    declared.map_or_else(nothing, |declared| bridged(declared, asking))
 }
 
 fn nothing() -> Raw {

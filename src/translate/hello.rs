@@ -47,6 +47,16 @@ impl Hello {
         }
     }
 
+    /// Whether the server says that it tells of changes of some list.
+    #[must_use]
+    pub fn tells_of_lists(&self) -> bool {
+        ["tools", "prompts", "resources"].iter().any(|name| {
+            let declared = self.capability(name).filter(Raw::is_object);
+            let told = declared.and_then(|raw| raw.object().raw(raw.bytes(), "listChanged"));
+            told.is_some_and(|raw| raw.text() == "true")
+        })
+    }
+
     /// What the server declares under a capability.
     #[must_use]
     pub fn capability(&self, capability: &str) -> Option<Raw> {
@@ -119,28 +129,15 @@ pub fn write_discover(id: &Id) -> Bytes {
 }
 
 /// What a client declares that carries questions to whoever called.
-const ASKABLE: &[u8] =
+pub const ASKABLE: &[u8] =
     br#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}"#;
 
-/// Whether a server may ask its client something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Questions {
-    /// Each is carried to the client whose call it belongs to.
-    Carried,
-    /// There is no telling whom they are for.
-    Unwanted,
-}
-
-/// Writes `initialize` at the newest revision that has it.
+/// Writes `initialize` at the newest revision that has it, with these `ClientCapabilities`.
 #[must_use]
-pub fn write_initialize(id: &Id, questions: Questions) -> Bytes {
-    let capabilities = match questions {
-        Questions::Carried => ASKABLE,
-        Questions::Unwanted => b"{}",
-    };
+pub fn write_initialize(id: &Id, capabilities: &Raw) -> Bytes {
     let params = [
         ("protocolVersion", Raw::from_text(ProtocolVersion::NEWEST_LEGACY.as_str())),
-        ("capabilities", Raw::trusted(Bytes::from_static(capabilities))),
+        ("capabilities", capabilities.clone()),
         ("clientInfo", client_info()),
     ];
     write_request(id, "initialize", &params, &[])
@@ -314,7 +311,8 @@ mod tests {
         let Message::Request(request) = parse(discover).unwrap() else { panic!() };
         assert_eq!(request.meta(key::PROTOCOL_VERSION).unwrap().text(), "\"2026-07-28\"");
         assert_eq!(request.meta(key::CLIENT_CAPABILITIES).unwrap().text(), "{}");
-        let Message::Request(request) = parse(write_initialize(&Id::from(1), Questions::Unwanted)).unwrap()
+        let Message::Request(request) =
+            parse(write_initialize(&Id::from(1), &Raw::trusted(Bytes::from_static(b"{}")))).unwrap()
         else {
             panic!()
         };

@@ -2,27 +2,26 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::legacy::Legacy;
 use super::modern::Modern;
 use super::question::QuestionSink;
+use super::seats::{Seat, Seats};
 use super::wire::Wire;
+use crate::config::Sharing;
 use crate::exchange::{Call, Outcome};
 use crate::gateway::Followed;
 use crate::mcp::{Raw, Response, tells_of_resources};
 use crate::translate::hello::Hello;
 use crate::wire::mirror::Mirrors;
 
-/// How many calls may be in flight on one connection.
-const SEATS: usize = 4096;
-
 /// A ready connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     dialect: Dialect,
-    seats: Semaphore,
+    seats: Arc<Seats>,
 }
 
 /// How its server is spoken with.
@@ -33,8 +32,25 @@ pub(super) enum Dialect {
 }
 
 impl Connection {
-    pub(super) fn new(dialect: Dialect) -> Self {
-        Self { dialect, seats: Semaphore::new(SEATS) }
+    pub(super) fn new(dialect: Dialect, sharing: Sharing) -> Self {
+        Self { dialect, seats: Seats::new(sharing) }
+    }
+
+    /// Takes the right to one call in flight, or waits for it until `deadline`.
+    ///
+    /// # Errors
+    /// If too many wait already, or none ends in time.
+    pub(super) async fn seat(&self, client: usize, deadline: Instant) -> Result<Seat, Failure> {
+        self.seats.take(client, deadline).await
+    }
+
+    /// Whether its server keeps something for this connection that another one does not have: a process, or a
+    /// session. A modern server behind HTTP never does.
+    pub(super) fn has_state(&self) -> bool {
+        match &self.dialect {
+            Dialect::Legacy(legacy) => legacy.has_session(),
+            Dialect::Modern(_) => !self.wire().is_http(),
+        }
     }
 
     /// Whether its server asks by requests of its own, which belong to a call that can be told.
@@ -71,7 +87,7 @@ impl Connection {
         }
     }
 
-    /// Carries one call. Dropping the future cancels it upstream.
+    /// Carries one call of somebody who has a seat. Dropping the future cancels it upstream.
     ///
     /// # Errors
     /// Whatever keeps the answer from coming; an error of the server is an outcome.
@@ -81,9 +97,6 @@ impl Connection {
         native: &str,
         questions: Option<QuestionSink>,
     ) -> Result<Outcome, Failure> {
-        let Ok(_seat) = self.seats.try_acquire() else {
-            return Err(Failure::unavailable("too many calls are in flight to it"));
-        };
         match &self.dialect {
             Dialect::Legacy(legacy) => legacy.call(call, native, questions).await,
             Dialect::Modern(modern) => modern.call(call, native).await,

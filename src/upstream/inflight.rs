@@ -1,7 +1,7 @@
 //! The requests that are out on a connection that many share: who waits for which answer, and who hears
 //! the progress of which call.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,21 +10,34 @@ use tokio::sync::oneshot;
 
 use super::failure::Failure;
 use super::listener::{Listener, Logs, progress_token};
+use super::question::{Taken, WayBack};
+use super::tenancy::Attribution;
 use crate::exchange::{Event, EventKind};
 use crate::gateway::Executed;
-use crate::mcp::{Notification, Response};
+use crate::mcp::{Notification, Request, Response};
+use crate::translate::input::{Question, is_question};
 
 /// What the wait for an answer ends with.
 type Landing = Result<Response, Failure>;
 
+/// How many calls that were dropped, and may still run, are known by their ids.
+const ABANDONED: usize = 1024;
+
 /// The table of requests in flight. It holds as many as are admitted to the connection.
-#[derive(Debug, Default)]
-pub(super) struct InFlight(Mutex<Table>);
+#[derive(Debug)]
+pub(super) struct InFlight {
+    attribution: Attribution,
+    table: Mutex<Table>,
+}
 
 #[derive(Debug, Default)]
 struct Table {
     waiting: HashMap<u64, Waiting>,
     closed: Option<Failure>,
+    /// Calls that nobody waits for, and that the server has not answered.
+    abandoned: HashSet<u64>,
+    /// More of them than are known.
+    has_more_abandoned: bool,
 }
 
 #[derive(Debug)]
@@ -80,7 +93,47 @@ impl Stage {
     }
 }
 
+impl Table {
+    /// The call that a message belongs to which names none: the oldest that is `wanted`.
+    fn attribute(&self, attribution: Attribution, wanted: impl Fn(&Listener) -> bool) -> Option<&Listener> {
+        let calls = self.waiting.iter().filter_map(|(id, waiting)| Some((id, waiting.listener.as_ref()?)));
+        let oldest = || calls.clone().filter(|(_, call)| wanted(call)).min_by_key(|(id, _)| **id);
+        let is_certain = match attribution {
+            Attribution::Unknown => false,
+            Attribution::OneUser => true,
+            // What a dropped call still asks is not for the call of another client.
+            Attribution::OneCall => {
+                self.abandoned.is_empty() && !self.has_more_abandoned && calls.clone().count() == 1
+            }
+        };
+        oldest().filter(|_| is_certain).map(|(_, call)| call)
+    }
+}
+
 impl InFlight {
+    pub(super) fn new(attribution: Attribution) -> Self {
+        Self { attribution, table: Mutex::default() }
+    }
+
+    /// Whose a message is that names no call.
+    pub(super) fn attribution(&self) -> Attribution {
+        self.attribution
+    }
+
+    /// Takes a request of the server: a question to the client of one of the calls, if it is one and it can be
+    /// told of which.
+    pub(super) fn ask(&self, request: Request, way_back: impl FnOnce() -> WayBack) -> Taken {
+        if !is_question(&request.method) {
+            return Taken::Left(request);
+        }
+        let question = Question::of(&request);
+        let call = self.lock().attribute(self.attribution, |call| call.suits(&question)).cloned();
+        match call {
+            Some(call) => call.ask(request, way_back),
+            None => Taken::Left(request),
+        }
+    }
+
     /// Enters a request into the table.
     ///
     /// # Errors
@@ -102,7 +155,11 @@ impl InFlight {
 
     /// Ends the wait for an answer; `false` if nobody waits for it.
     pub(super) fn finish(&self, id: u64, landing: Landing) -> bool {
-        let waiting = self.lock().waiting.remove(&id);
+        let waiting = {
+            let mut table = self.lock();
+            table.abandoned.remove(&id);
+            table.waiting.remove(&id)
+        };
         waiting.is_some_and(|waiting| {
             let landing = landing.map_err(Failure::maybe_executed);
             waiting.answer.send(landing).is_ok()
@@ -123,8 +180,19 @@ impl InFlight {
                 (listener, event)
             }
             "notifications/message" => {
-                let Some(listener) = self.only_one_that_asked_for_logs() else { return Heard::Unattributed };
+                let owner = match self.attribution {
+                    Attribution::Unknown => self.only_one_that_asked_for_logs(),
+                    known @ (Attribution::OneUser | Attribution::OneCall) => {
+                        self.lock().attribute(known, |_| true).cloned()
+                    }
+                };
+                let Some(listener) = owner else { return Heard::Unattributed };
                 (listener, Event { kind: EventKind::Log, notification: notification.clone() })
+            }
+            "notifications/elicitation/complete" => {
+                let owner = self.lock().attribute(self.attribution, |_| true).cloned();
+                let Some(listener) = owner else { return Heard::Unattributed };
+                (listener, Event { kind: EventKind::Other, notification: notification.clone() })
             }
             _ => return Heard::Unattributed,
         };
@@ -157,7 +225,7 @@ impl InFlight {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -170,6 +238,15 @@ impl Flight<'_> {
     /// How far the request has come.
     pub(super) fn stage(&self) -> &Arc<Stage> {
         &self.stage
+    }
+
+    /// Notes that nobody waits for the answer to a call that the server has seen.
+    pub(super) fn abandon(&self) {
+        let mut table = self.table.lock();
+        match table.abandoned.len() < ABANDONED {
+            true => drop(table.abandoned.insert(self.id)),
+            false => table.has_more_abandoned = true,
+        }
     }
 
     /// Takes the request out of the table; says whether it was still there, unanswered.
@@ -205,7 +282,7 @@ mod tests {
                 questions: None,
             })
         };
-        let table = InFlight::default();
+        let table = InFlight::new(Attribution::Unknown);
         let _subscription = table.enter(1, None).unwrap();
         assert!(table.only_one_that_asked_for_logs().is_none());
         let _call = table.enter(2, listener()).unwrap();

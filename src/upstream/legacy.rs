@@ -20,12 +20,13 @@ use level::AskedLevel;
 use super::failure::Failure;
 use super::listener::{Listener, Logs};
 use super::question::QuestionSink;
+use super::transport::http::Endpoint;
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
 use crate::mcp::{Id, ListKind, Raw, Response};
 use crate::translate::hello::{
-    Hello, NoHandshake, Questions, read_initialize, write_initialize, write_initialized, write_request,
+    Hello, NoHandshake, read_initialize, write_initialize, write_initialized, write_request,
 };
 use crate::translate::to_legacy::{self, Onward};
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
@@ -69,11 +70,8 @@ pub(super) enum NotOpened {
 
 /// Shakes hands: `initialize`, and `notifications/initialized` once it is answered.
 pub(super) async fn shake_hands(wire: &Wire) -> Result<Handshake, NotOpened> {
-    let questions = match wire.transport.attributes_questions() {
-        true => Questions::Carried,
-        false => Questions::Unwanted,
-    };
-    let write = |id: &Id| write_initialize(id, questions);
+    let capabilities = wire.tenancy.declared(&wire.transport);
+    let write = |id: &Id| write_initialize(id, &capabilities);
     let reply = wire.ask(write, Arc::default()).await.map_err(NotOpened::Failure)?;
     let hello = read_initialize(&reply.response).map_err(|said| NotOpened::Answer(said, reply.status))?;
     let session = Session::first(&hello, reply.session);
@@ -121,12 +119,16 @@ impl NotOpened {
 
 impl Legacy {
     /// Takes over a connection whose handshake is done. Over HTTP, listens to what the server says by
-    /// itself, if it has a stream for that.
+    /// itself, if it has a stream for that, and may have something to say there.
     pub(super) fn new(wire: Arc<Wire>, handshake: Handshake, tasks: &TaskTracker) -> Self {
         let session = watch::Sender::new(handshake.session);
         let ended = CancellationToken::new();
-        if let Transport::Http(endpoint) = &wire.transport {
-            let listening = stream::listen(endpoint.clone(), session.subscribe());
+        // A list that a call has changed is told of in the call's own session.
+        let listens = wire.tenancy.listens || handshake.hello.tells_of_lists();
+        if let (Transport::Http(endpoint), true) = (&wire.transport, listens) {
+            // Only on the connection that all share are resources subscribed to.
+            let doubt = if wire.tenancy.is_own { Endpoint::doubt_lists } else { Endpoint::doubt_all };
+            let listening = stream::listen(endpoint.clone(), session.subscribe(), doubt);
             let ended = ended.clone();
             tasks.spawn(async move { ended.run_until_cancelled(listening).await });
         }
@@ -146,6 +148,11 @@ impl Legacy {
 
     pub(super) fn wire(&self) -> &Wire {
         &self.wire
+    }
+
+    /// Whether the server keeps something for this connection that another one does not have.
+    pub(super) fn has_session(&self) -> bool {
+        !self.wire.is_http() || self.session.borrow().id.is_some()
     }
 
     /// Asks something of our own.

@@ -56,7 +56,7 @@ impl Modern {
         wire.unsolicited.stop_answering();
         let ended = CancellationToken::new();
         let told = subscription::offered(&hello);
-        if !told.is_empty() {
+        if !told.is_empty() && wire.tenancy.listens {
             let kept = subscription::keep(Arc::clone(&wire), hello.clone(), told);
             let (ended, closed) = (ended.clone(), Arc::clone(&wire));
             tasks.spawn(async move {

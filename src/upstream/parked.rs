@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::connection::Connection;
 use super::failure::Failure;
+use super::pool::Checkout;
 use super::question::{Asked, QUESTIONS, QuestionSink, Said};
 use crate::config::Config;
 use crate::exchange::{Answer, Call, Cancel, Event, EventKind, EventSink, Outcome, ResultForm};
@@ -250,14 +250,18 @@ impl Parking {
 
 impl Carried {
     /// Begins a call that may ask.
-    pub(super) fn start(connection: Arc<Connection>, mut call: Call, place: &Place<'_>) -> Self {
+    pub(super) fn start(checkout: Checkout, mut call: Call, place: &Place<'_>) -> Self {
         let native = Arc::clone(&place.native);
         let current = Current::of(&call, &place.upstream, &native);
         let (sink, asked) = QuestionSink::new(call.hop.capabilities.clone());
         let (events, heard) = EventSink::new();
         call.events = events;
         let (token, origin) = (call.hop.progress_token.clone(), call.cancel.clone());
-        let carried = async move { connection.call(&call, &native, Some(sink)).await };
+        // Its seat is taken until its end, parked or not: the server works on it.
+        let carried = async move {
+            let checkout = checkout;
+            checkout.connection.call(&call, &native, Some(sink)).await
+        };
         Self {
             call: Some(carried.boxed()),
             asked,

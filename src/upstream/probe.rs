@@ -13,12 +13,14 @@ use super::connection::{Connection, Dialect};
 use super::failure::{Failure, Scope};
 use super::legacy::{Handshake, Legacy, NotOpened, shake_hands};
 use super::modern::{self, Modern};
+use super::outside::{Outside, Patience};
+use super::tenancy::Tenancy;
 use super::transport::child::Family;
 use super::transport::http::{Endpoint, Surroundings};
 use super::transport::sse::Stream;
 use super::transport::stdio::{self, Pipe};
 use super::transport::{Reply, Transport};
-use super::unsolicited::Unsolicited;
+use super::unsolicited::{Doubts, Unsolicited};
 use super::wire::Wire;
 use crate::config::{self, HttpKind, UpstreamConfig};
 use crate::gateway::Followed;
@@ -39,6 +41,11 @@ pub(super) struct Dialer {
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
     memory: Mutex<Memory>,
+    doubts: Arc<Doubts>,
+    /// For what is asked outside of calls.
+    waits: Patience,
+    /// The latest way over HTTP that all share.
+    shared: Mutex<Option<Endpoint>>,
     followed: Arc<Followed>,
 }
 
@@ -66,31 +73,44 @@ impl Dialer {
         config: Arc<UpstreamConfig>,
         message_limit: usize,
         metrics: Arc<Metrics>,
-        tasks: TaskTracker,
-        followed: Arc<Followed>,
+        (waits, followed): (Patience, Arc<Followed>),
     ) -> Self {
-        Self { config, message_limit, metrics, tasks, followed, memory: Mutex::default() }
+        let tasks = waits.tasks.clone();
+        Self {
+            config,
+            message_limit,
+            metrics,
+            tasks,
+            waits,
+            followed,
+            doubts: Arc::default(),
+            memory: Mutex::default(),
+            shared: Mutex::default(),
+        }
     }
 
-    /// Connects, finding out the era where it is neither configured nor remembered. Whoever calls bounds the
-    /// time. Cancel safe: whatever was opened is closed again.
+    /// Connects on behalf of whom the connection is for, finding out the era where it is neither configured nor
+    /// remembered. Whoever calls bounds the time. Cancel safe: whatever was opened is closed again.
     ///
     /// # Errors
     /// If the server cannot be reached, or speaks nothing that we do.
-    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+    pub(super) async fn connect(&self, tenancy: &Tenancy) -> Result<Connection, Failure> {
         if let config::Transport::Http(http) = &self.config.transport {
             if http.kind == Some(HttpKind::Sse) {
-                return self.open_sse(http, self.config.connect_timeout).await.map_err(NotSse::into_failure);
+                return self
+                    .open_sse((http, tenancy), self.config.connect_timeout)
+                    .await
+                    .map_err(NotSse::into_failure);
             }
             if self.memory().speaks_sse {
-                match self.open_sse(http, self.patience()).await {
+                match self.open_sse((http, tenancy), self.patience()).await {
                     Err(NotSse::NoStream(_)) => *self.memory() = Memory::default(),
                     opened => return opened.map_err(NotSse::into_failure),
                 }
             }
         }
         let memory = *self.memory();
-        let wire = self.open()?;
+        let wire = self.open(tenancy)?;
         match self.config.era.or(memory.era) {
             Some(Era::Legacy) => self.open_legacy(wire).await,
             None if memory.dies_of_probe => self.open_legacy(wire).await,
@@ -99,8 +119,8 @@ impl Dialer {
     }
 
     /// Opens the transport.
-    fn open(&self) -> Result<Arc<Wire>, Failure> {
-        let unsolicited = self.unsolicited();
+    fn open(&self, tenancy: &Tenancy) -> Result<Arc<Wire>, Failure> {
+        let unsolicited = self.unsolicited(tenancy);
         let transport = match &self.config.transport {
             config::Transport::Stdio(command) => {
                 let family =
@@ -111,20 +131,31 @@ impl Dialer {
                     budget: self.metrics.budget().clone(),
                     write_stall: self.config.timeout,
                 };
-                let pipe = Pipe::open(command, &family, Arc::clone(&unsolicited), bounds)?;
-                Transport::Stdio(pipe)
+                let (unsolicited, attribution) = (Arc::clone(&unsolicited), tenancy.attribution);
+                let surroundings = stdio::Surroundings { unsolicited, attribution, bounds };
+                Transport::Stdio(Pipe::open(command, &family, surroundings)?)
             }
-            config::Transport::Http(http) => Transport::Http(self.endpoint(http, &unsolicited)?),
+            config::Transport::Http(http) => Transport::Http(self.endpoint((http, tenancy), &unsolicited)?),
         };
-        Ok(Arc::new(Wire::new(transport, unsolicited)))
+        Ok(Arc::new(Wire::new(transport, unsolicited, tenancy.clone())))
     }
 
-    fn unsolicited(&self) -> Arc<Unsolicited> {
-        let (name, metrics) = (Arc::clone(&self.config.name), Arc::clone(&self.metrics));
-        Arc::new(Unsolicited::new(name, metrics, Arc::clone(&self.followed)))
+    fn unsolicited(&self, tenancy: &Tenancy) -> Arc<Unsolicited> {
+        let outside = tenancy.session.clone().map(|session| Outside::new(session, self.waits.clone()));
+        let about = (Arc::clone(&self.config.name), Arc::clone(&self.metrics));
+        Arc::new(Unsolicited::new(about, (Arc::clone(&self.doubts), Arc::clone(&self.followed)), outside))
     }
 
-    fn endpoint(&self, http: &config::Http, unsolicited: &Arc<Unsolicited>) -> Result<Endpoint, Failure> {
+    /// A way to the server. Own connections use the TCP connections of the one that all share.
+    fn endpoint(
+        &self,
+        (http, tenancy): (&config::Http, &Tenancy),
+        unsolicited: &Arc<Unsolicited>,
+    ) -> Result<Endpoint, Failure> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(endpoint) = shared.as_ref().filter(|_| tenancy.is_own) {
+            return Ok(endpoint.beside(Arc::clone(unsolicited)));
+        }
         let surroundings = Surroundings {
             unsolicited: Arc::clone(unsolicited),
             tasks: &self.tasks,
@@ -133,21 +164,30 @@ impl Dialer {
             budget: self.metrics.budget().clone(),
             connect_timeout: self.config.connect_timeout,
         };
-        Endpoint::new(http, surroundings)
+        let endpoint = Endpoint::new(http, surroundings)?;
+        if !tenancy.is_own {
+            *shared = Some(endpoint.clone());
+        }
+        Ok(endpoint)
     }
 
     /// Connects over HTTP+SSE, which only legacy servers speak. The stream begins within `patience`.
-    async fn open_sse(&self, http: &config::Http, patience: Duration) -> Result<Connection, NotSse> {
-        let unsolicited = self.unsolicited();
-        let site = self.endpoint(http, &unsolicited).map_err(NotSse::Failed)?;
-        let opening = Box::pin(Stream::open(&site, Arc::clone(&unsolicited), &self.tasks));
+    async fn open_sse(
+        &self,
+        (http, tenancy): (&config::Http, &Tenancy),
+        patience: Duration,
+    ) -> Result<Connection, NotSse> {
+        let unsolicited = self.unsolicited(tenancy);
+        let site = self.endpoint((http, tenancy), &unsolicited).map_err(NotSse::Failed)?;
+        let opening =
+            Box::pin(Stream::open(&site, (Arc::clone(&unsolicited), tenancy.attribution), &self.tasks));
         let stream = match timeout(patience, opening).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(failure)) if has_no_stream(failure.status) => return Err(NotSse::NoStream(failure)),
             Ok(Err(failure)) => return Err(NotSse::Failed(failure)),
             Err(_) => return Err(NotSse::NoStream(Failure::unavailable("it opened no stream in time"))),
         };
-        let wire = Arc::new(Wire::new(Transport::Sse(stream), unsolicited));
+        let wire = Arc::new(Wire::new(Transport::Sse(stream), unsolicited, tenancy.clone()));
         match Box::pin(shake_hands(&wire)).await {
             Ok(handshake) => {
                 self.memory().speaks_sse = true;
@@ -159,8 +199,12 @@ impl Dialer {
 
     /// Tries HTTP+SSE at an address that does not take our messages. That it has no such stream either leaves
     /// the first answer as it was.
-    async fn fall_back(&self, http: &config::Http, error: NotOpened) -> Result<Connection, Failure> {
-        match self.open_sse(http, self.patience()).await {
+    async fn fall_back(
+        &self,
+        (http, tenancy): (&config::Http, &Tenancy),
+        error: NotOpened,
+    ) -> Result<Connection, Failure> {
+        match self.open_sse((http, tenancy), self.patience()).await {
             Ok(connection) => Ok(connection),
             Err(NotSse::Failed(failure)) => Err(failure),
             Err(NotSse::NoStream(_)) => Err(self.unfit(error)),
@@ -195,7 +239,7 @@ impl Dialer {
             Verdict::Legacy => self.open_legacy(wire).await,
             Verdict::Died(_) => {
                 self.memory().dies_of_probe = true;
-                self.open_legacy(self.open()?).await
+                self.open_legacy(self.open(&wire.tenancy)?).await
             }
         }
     }
@@ -253,7 +297,7 @@ impl Dialer {
             }
             Err(error) => match &self.config.transport {
                 config::Transport::Http(http) if http.kind.is_none() && is_unfit(error.status()) => {
-                    self.fall_back(http, error).await
+                    self.fall_back((http, &wire.tenancy), error).await
                 }
                 config::Transport::Http(_) | config::Transport::Stdio(_) => Err(self.unfit(error)),
             },
@@ -270,12 +314,12 @@ impl Dialer {
 
     fn legacy(&self, wire: Arc<Wire>, handshake: Handshake) -> Connection {
         self.memory().era = Some(Era::Legacy);
-        Connection::new(Dialect::Legacy(Legacy::new(wire, handshake, &self.tasks)))
+        Connection::new(Dialect::Legacy(Legacy::new(wire, handshake, &self.tasks)), self.config.sharing)
     }
 
     fn modern(&self, wire: Arc<Wire>, hello: Hello) -> Connection {
         *self.memory() = Memory { era: Some(Era::Modern), ..Memory::default() };
-        Connection::new(Dialect::Modern(Modern::new(wire, hello, &self.tasks)))
+        Connection::new(Dialect::Modern(Modern::new(wire, hello, &self.tasks)), self.config.sharing)
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {

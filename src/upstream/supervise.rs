@@ -18,6 +18,7 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::listing::ListReader;
 use super::probe::Dialer;
+use super::tenancy::Tenancy;
 use super::until;
 use crate::config::UpstreamConfig;
 use crate::gateway::{Followed, Health, List, Offer};
@@ -108,9 +109,10 @@ impl Supervisor {
     /// One attempt to connect; `None` if it is time to stop.
     async fn attempt(&self, course: &mut Course) -> Option<Result<Arc<Connection>, Failure>> {
         let dialer = Arc::clone(&self.dialer);
+        let tenancy = Tenancy::shared(self.config.sharing);
         let limit = self.config.connect_timeout;
         let dialing = async move {
-            match timeout(limit, Box::pin(dialer.connect())).await {
+            match timeout(limit, Box::pin(dialer.connect(&tenancy))).await {
                 Ok(connection) => connection.map(Arc::new),
                 Err(_) => Err(Failure::unavailable("it did not answer the handshake in time")),
             }

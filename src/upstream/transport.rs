@@ -132,7 +132,8 @@ impl Transport {
     /// Whether a question of the server shows to which call it belongs.
     pub(super) fn attributes_questions(&self) -> bool {
         match self {
-            Self::Stdio(_) | Self::Sse(_) => false,
+            Self::Stdio(pipe) => pipe.attributes_questions(),
+            Self::Sse(stream) => stream.attributes_questions(),
             // It comes on the stream of the call.
             Self::Http(_) => true,
         }

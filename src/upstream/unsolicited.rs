@@ -1,5 +1,5 @@
-//! What a server says without being asked: changes of its lists, updates of its resources, log lines that belong to no call, requests
-//! of its own, and noise. One per connection.
+//! What a server says without being asked: changes of its lists, updates of its resources, log lines that belong
+//! to no call, requests of its own, and noise. One per connection; what is said of lists and resources counts on any.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,6 +10,8 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::outside::Outside;
+use super::question::WayBack;
 use crate::exchange::Outcome;
 use crate::gateway::{Consent, Followed};
 use crate::mcp::{Code, Id, ListKind, Notification, PerKind, Raw, Request, code_of, key};
@@ -19,33 +21,45 @@ use crate::translate::hello::strings;
 /// How much of a piece of noise is shown.
 const SAMPLE: usize = 200;
 
+/// Which lists of a server have changed, on whatever connection it was said.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    changed: Notify,
+    doubted: Mutex<PerKind<bool>>,
+}
+
 /// Takes what belongs to no call.
 #[derive(Debug)]
 pub(super) struct Unsolicited {
     upstream: Arc<str>,
     metrics: Arc<Metrics>,
-    changed: Notify,
-    doubted: Mutex<PerKind<bool>>,
+    doubts: Arc<Doubts>,
     answers: AtomicBool,
     opened: Instant,
     /// When something came last, in milliseconds since then.
     heard_ms: AtomicU64,
     followed: Arc<Followed>,
+    /// Who can be asked outside of calls.
+    outside: Option<Outside>,
     /// Who waits for the acknowledgement of a subscription, by our id for it.
     acknowledgements: Mutex<HashMap<u64, oneshot::Sender<Vec<String>>>>,
 }
 
 impl Unsolicited {
-    pub(super) fn new(upstream: Arc<str>, metrics: Arc<Metrics>, followed: Arc<Followed>) -> Self {
+    pub(super) fn new(
+        (upstream, metrics): (Arc<str>, Arc<Metrics>),
+        (doubts, followed): (Arc<Doubts>, Arc<Followed>),
+        outside: Option<Outside>,
+    ) -> Self {
         Self {
             upstream,
             metrics,
-            changed: Notify::new(),
-            doubted: Mutex::default(),
+            doubts,
             answers: AtomicBool::new(true),
             opened: Instant::now(),
             heard_ms: AtomicU64::new(0),
             followed,
+            outside,
             acknowledgements: Mutex::default(),
         }
     }
@@ -75,16 +89,16 @@ impl Unsolicited {
     /// Waits until the server says that lists of its have changed, or somebody found it out, and tells which.
     /// What happens while nobody waits is kept, once. Cancel safe.
     pub(super) async fn changed(&self) -> PerKind<bool> {
-        self.changed.notified().await;
-        std::mem::take(&mut *self.doubted.lock().unwrap_or_else(PoisonError::into_inner))
+        self.doubts.changed.notified().await;
+        std::mem::take(&mut *self.doubts.doubted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Has these lists read again.
     pub(super) fn doubt(&self, kinds: &[ListKind]) {
-        let mut doubted = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut doubted = self.doubts.doubted.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.iter().for_each(|kind| *doubted.kind_mut(*kind) = true);
         drop(doubted);
-        self.changed.notify_one();
+        self.doubts.changed.notify_one();
     }
 
     /// Has everything looked at again: what has changed meanwhile was told to nobody.
@@ -154,8 +168,17 @@ impl Unsolicited {
         }
     }
 
+    /// Takes a request of the server that belongs to no call, if it is a question to the session that has the
+    /// connection for itself, and that session can be asked now; gives it back if not.
+    pub(super) fn ask(&self, request: Request, way_back: impl FnOnce() -> WayBack) -> Option<Request> {
+        match &self.outside {
+            Some(outside) if self.answers.load(Ordering::Relaxed) => outside.ask(request, way_back),
+            Some(_) | None => Some(request),
+        }
+    }
+
     /// The answer to a request of the server: an empty result for a ping, else that we do not know the
-    /// method, since no capability was declared to it.
+    /// method: nobody can be asked.
     pub(super) fn answer(&self, request: &Request) -> Option<Bytes> {
         if !self.answers.load(Ordering::Relaxed) {
             // It speaks out of turn: counted and shown like other noise.

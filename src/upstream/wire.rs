@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::failure::Failure;
+use super::tenancy::Tenancy;
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::unsolicited::Unsolicited;
 use crate::mcp::{Code, Id, ListKind, code_of};
@@ -19,12 +20,13 @@ const SERVER_ERROR: i64 = -32000;
 pub(super) struct Wire {
     pub(super) transport: Transport,
     pub(super) unsolicited: Arc<Unsolicited>,
+    pub(super) tenancy: Tenancy,
     last_id: AtomicU64,
 }
 
 impl Wire {
-    pub(super) fn new(transport: Transport, unsolicited: Arc<Unsolicited>) -> Self {
-        Self { transport, unsolicited, last_id: AtomicU64::new(0) }
+    pub(super) fn new(transport: Transport, unsolicited: Arc<Unsolicited>, tenancy: Tenancy) -> Self {
+        Self { transport, unsolicited, tenancy, last_id: AtomicU64::new(0) }
     }
 
     /// An id that this connection has not seen yet.

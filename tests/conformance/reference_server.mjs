@@ -225,6 +225,45 @@ const tools = {
   },
 };
 
+let cancelled = 0;
+
+// What the suite does not call, and the matrix of SDKs does.
+Object.assign(tools, {
+  test_url_elicitation: (_, { answers }) =>
+    answers.answer
+      ? text(`action=${answers.answer.action}`)
+      : inputRequired({
+          inputRequests: {
+            answer: inputRequired.elicitUrl({ message: 'Please sign in', url: 'https://example.com/sign-in?state=x' }),
+          },
+        }),
+  test_sampling_with_tools: (_, { answers }) => {
+    const blocks = [answers.answer?.content ?? []].flat();
+    if (blocks.length > 0) return text(`The model uses ${blocks.map(({ name }) => name).join(', ')}`);
+    const question = inputRequired.createMessage({
+      messages: [{ role: 'user', content: words('What is the weather?') }],
+      maxTokens: 100,
+      tools: [{ name: 'weather', description: 'Tells the weather', inputSchema: { type: 'object' } }],
+    });
+    return inputRequired({ inputRequests: { answer: question } });
+  },
+  test_trigger_resource_update: async (_, { server }) => {
+    const uri = 'test://watched-resource';
+    notify?.resourceUpdated(uri);
+    await server.sendResourceUpdated({ uri });
+    return text('The resource has changed.');
+  },
+  test_wait: async (_, { ctx }) => {
+    try {
+      await sleep(60_000, undefined, { signal: ctx.mcpReq.signal });
+    } catch {
+      cancelled += 1;
+    }
+    return text('Nobody wanted it to end.');
+  },
+  test_cancellations: () => text(String(cancelled)),
+});
+
 const said = (...blocks) => ({ messages: blocks.map(content => ({ role: 'user', content })) });
 
 const prompts = {

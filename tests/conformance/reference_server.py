@@ -7,17 +7,15 @@ Run as ``reference_server.py stdio`` or ``reference_server.py http PORT`` (endpo
 
 from __future__ import annotations
 
-import base64
 import json
-import struct
 import sys
 import warnings
-import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import mcp_types as types
+import reference_more
 import reference_tasks
 import uvicorn
 from mcp.server.lowlevel.server import NotificationOptions, Server
@@ -28,6 +26,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import PromptsListChanged, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from reference_content import JSON_SCHEMA_2020_12, PNG, WAV, form, sample
 
 # The suite asks for sampling, roots and logging, which the newest revision deprecates.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
@@ -37,26 +36,6 @@ Handler = Callable[[Any, types.CallToolRequestParams], Awaitable[Result]]
 
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 
-
-def red_pixel_png() -> str:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
-    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
-    png += chunk(b"IDAT", zlib.compress(b"\x00\xff\x00\x00")) + chunk(b"IEND", b"")
-    return base64.b64encode(png).decode()
-
-
-def silent_wav() -> str:
-    samples = b"\x80" * 8
-    form = struct.pack("<HHIIHH", 1, 1, 8000, 8000, 1, 8)
-    body = b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(samples)) + samples
-    return base64.b64encode(b"RIFF" + struct.pack("<I", len(body)) + body).decode()
-
-
-PNG = red_pixel_png()
-WAV = silent_wav()
 
 TOOLS: dict[str, types.Tool] = {}
 CALLS: dict[str, Handler] = {}
@@ -91,18 +70,6 @@ def accepted(params: types.CallToolRequestParams | types.GetPromptRequestParams,
     if isinstance(answer, types.ElicitResult) and answer.action == "accept":
         return dict(answer.content or {})
     return None
-
-
-def form(message: str, properties: dict[str, Any], required: list[str]) -> types.ElicitRequest:
-    schema = {"type": "object", "properties": properties, "required": required}
-    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
-
-
-def sample(prompt: str, max_tokens: int) -> types.CreateMessageRequest:
-    message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=prompt))
-    return types.CreateMessageRequest(
-        params=types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens)
-    )
 
 
 # Content
@@ -182,31 +149,6 @@ async def with_progress(ctx: Any, params: types.CallToolRequestParams) -> Result
 
 
 # Schemas and headers
-
-JSON_SCHEMA_2020_12: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "type": "object",
-    "$defs": {
-        "address": {
-            "$anchor": "addressDef",
-            "type": "object",
-            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
-        }
-    },
-    "properties": {
-        "name": {"type": "string"},
-        "address": {"$ref": "#/$defs/address"},
-        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-        "phone": {"type": "string"},
-        "email": {"type": "string"},
-    },
-    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
-    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
-    "then": {"required": ["phone"]},
-    "else": {"required": ["email"]},
-    "additionalProperties": False,
-}
-
 
 @tool("json_schema_2020_12_tool", "Tool with JSON Schema 2020-12 features", JSON_SCHEMA_2020_12)
 async def json_schema_tool(ctx: Any, params: types.CallToolRequestParams) -> Result:
@@ -593,6 +535,9 @@ async def complete(ctx: Any, params: types.CompleteRequestParams) -> types.Compl
 async def accept(ctx: Any, params: Any) -> types.EmptyResult:
     """For subscriptions and log levels: nothing that the suite checks depends on what is stored."""
     return types.EmptyResult()
+
+
+reference_more.register(tool, BUS, is_modern)
 
 
 def build() -> Server[Any]:

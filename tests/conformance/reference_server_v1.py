@@ -25,6 +25,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import McpError
 from mcp.shared.message import ServerMessageMetadata
+from pydantic import AnyUrl
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -280,6 +281,53 @@ async def trigger_prompt_change(given: dict[str, Any]) -> types.CallToolResult:
     toggle(SURFACE["prompts"], SURFACE["added"][1])
     await server.request_context.session.send_prompt_list_changed()
     return result(words("The list of prompts has changed."))
+
+
+# What the suite does not call, and the matrix of SDKs does
+
+
+@tool("test_url_elicitation")
+async def url_elicitation(given: dict[str, Any]) -> types.CallToolResult:
+    ctx = server.request_context
+    page = "https://example.com/sign-in?state=x"
+    answer = await ctx.session.elicit_url("Please sign in", page, "sign-in", related_request_id=ctx.request_id)
+    return result(words(f"action={answer.action}"))
+
+
+@tool("test_sampling_with_tools")
+async def sampling_with_tools(given: dict[str, Any]) -> types.CallToolResult:
+    ctx = server.request_context
+    weather = types.Tool(name="weather", description="Tells the weather", inputSchema={"type": "object"})
+    message = types.SamplingMessage(role="user", content=words("What is the weather?"))
+    answer = await ctx.session.create_message(
+        [message], max_tokens=100, tools=[weather], related_request_id=ctx.request_id
+    )
+    blocks = answer.content if isinstance(answer.content, list) else [answer.content]
+    return result(words(f"The model uses {', '.join(str(getattr(block, 'name', block)) for block in blocks)}"))
+
+
+@tool("test_trigger_resource_update")
+async def trigger_resource_update(given: dict[str, Any]) -> types.CallToolResult:
+    await server.request_context.session.send_resource_updated(AnyUrl("test://watched-resource"))
+    return result(words("The resource has changed."))
+
+
+CANCELLED: list[Any] = []
+
+
+@tool("test_wait")
+async def wait(given: dict[str, Any]) -> types.CallToolResult:
+    try:
+        await anyio.sleep(60)
+    except anyio.get_cancelled_exc_class():
+        CANCELLED.append(server.request_context.request_id)
+        raise
+    return result(words("Nobody wanted it to end."))
+
+
+@tool("test_cancellations")
+async def cancellations(given: dict[str, Any]) -> types.CallToolResult:
+    return result(words(str(len(CANCELLED))))
 
 
 # The methods

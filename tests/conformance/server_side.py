@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ CONDITIONS = {"@legacy", "@modern", "@stdio", "@http"}
 ON_HOLD = re.compile(r"tasks-status-notifications|server-sse-polling")
 
 
+def era_of(revision: str) -> str:
+    return "modern" if revision >= "2026" else "legacy"
+
+
 @dataclass
 class Reference:
     """A server with the surface that the suite calls."""
@@ -29,6 +34,8 @@ class Reference:
     eras: tuple[str, ...]
     transports: tuple[str, ...] = ("http", "stdio")
     arguments: list[str] = field(default_factory=list)
+    # Over what the suite of the other era is run, too.
+    crosswise: tuple[str, ...] = ()
     # Waypost has to find out itself which era it is.
     of_one_era: bool = False
     url: str = ""
@@ -48,16 +55,35 @@ class Reference:
         return Outcome({name: checks for name, checks in outcome.scenarios.items() if counts(name)})
 
     def speaks(self, revision: str) -> bool:
-        return ("modern" if revision >= "2026" else "legacy") in self.eras
+        return era_of(revision) in self.eras
+
+    def suites(self, transport: str, era: str, revisions: Iterable[str]) -> list[str]:
+        """The revisions of which the suite is run at Waypost with this server behind it."""
+        crosswise = transport in self.crosswise
+        return [revision for revision in revisions if crosswise or era_of(revision) == era]
 
 
-PYTHON_TWO = Reference("python 2", [PYTHON_V2, HERE / "reference_server.py"], ("legacy", "modern"), is_complete=True)
-PYTHON_ONE = Reference("python 1", [PYTHON_V1, HERE / "reference_server_v1.py"], ("legacy",), of_one_era=True)
+PYTHON_TWO = Reference(
+    "python 2",
+    [PYTHON_V2, HERE / "reference_server.py"],
+    ("legacy", "modern"),
+    crosswise=("http", "stdio"),
+    is_complete=True,
+)
+PYTHON_ONE = Reference(
+    "python 1", [PYTHON_V1, HERE / "reference_server_v1.py"], ("legacy",), crosswise=("http",), of_one_era=True
+)
 # `node` looks for packages beside the program that it runs.
 PROGRAM = ENVIRONMENT / "node" / "conformance" / "reference_server.mjs"
-TYPESCRIPT = Reference("typescript 2", [NODE, PROGRAM], ("legacy", "modern"), ("http",))
+TYPESCRIPT = Reference("typescript 2", [NODE, PROGRAM], ("legacy", "modern"))
 TYPESCRIPT_MODERN = Reference(
-    "typescript 2, modern only", [NODE, PROGRAM], ("modern",), ("http",), ["modern"], of_one_era=True
+    "typescript 2, modern only",
+    [NODE, PROGRAM],
+    ("modern",),
+    transports=("http",),
+    arguments=["modern"],
+    crosswise=("http",),
+    of_one_era=True,
 )
 REFERENCES = [PYTHON_TWO, TYPESCRIPT, TYPESCRIPT_MODERN, PYTHON_ONE]
 
@@ -84,7 +110,9 @@ def through_waypost(reference: Reference, transport: str, era: str, work: Path) 
     upstream: dict[str, object] = {"prefix": "", "era": "auto" if reference.of_one_era else era}
     if transport == "stdio":
         command, *arguments = [str(part) for part in (*reference.command, "stdio")]
-        upstream |= {"command": command, "args": arguments, "env": surface(work)}
+        # On a pipe of its own a session can be asked.
+        isolation = "per_session" if era == "legacy" else "shared"
+        upstream |= {"command": command, "args": arguments, "env": surface(work), "isolation": isolation}
     else:
         upstream |= {"url": reference.url}
     name = f"waypost-{reference.slug}-{transport}-{era}"
@@ -133,10 +161,13 @@ def run_through(
 ) -> None:
     for transport in reference.transports:
         for era in reference.eras:
+            suites = reference.suites(transport, era, scored)
+            if not suites:
+                continue
             waypost = through_waypost(reference, transport, era, work)
             with stopping([waypost]):
                 waypost.wait_until_ready()
-                for revision in scored:
+                for revision in suites:
                     outcome = run_at(waypost.url, revision, work / f"{waypost.name}-{revision}")
                     cell = Cell(
                         f"{revision} through waypost, {reference.name} as {era} upstream over {transport}",

@@ -228,10 +228,10 @@ def make_servers(work: Path, processes: list[Process], upstream_token: str) -> l
     memory = {**npm("server-memory"), "env": {"MEMORY_FILE_PATH": str(work / "memory.json")}}
     return [
         Server("everything", "everything", npm("server-everything", "stdio"), everything_calls),
-        # It offers more to a client that can be asked. Over a pipe, which all clients share, Waypost cannot.
+        # It offers more to a client that can be asked. Over a pipe, which clients share by default, Waypost cannot.
         Server("everything-http", "everything-asked", http(everything_port), everything_calls),
-        # HTTP+SSE of 2024-11-05, found out by the probe; a stream that all clients share, too.
-        Server("everything-sse", "everything", {"url": f"http://127.0.0.1:{sse_port}/sse"}, everything_calls),
+        # HTTP+SSE of 2024-11-05, found out by the probe; each session has a stream of its own.
+        Server("everything-sse", "everything-asked", {"url": f"http://127.0.0.1:{sse_port}/sse"}, everything_calls),
         Server(
             "filesystem",
             "filesystem",

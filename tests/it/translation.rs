@@ -157,7 +157,7 @@ fn questions_of_a_server_are_refused_at_once(cell: Cell) {
         turn.text("asked");
     };
     let up = Script::echo(Era::Legacy).tool("ask", asking).over(cell.transport);
-    let gateway = Config::new().upstream("up", &up).ready();
+    let gateway = Config::new().upstream_with("up", &up, json!({"isolation": "shared"})).ready();
     let hello = up.of_method("initialize").remove(0);
     let promised: Value =
         serde_json::from_str(get(&hello.text, &["params", "capabilities"]).unwrap()).unwrap();
@@ -366,7 +366,7 @@ fn a_restarted_server_has_its_new_tools() {
     for transport in Transport::LEGACY {
         let up =
             Script::echo(Era::Legacy).tools(["v1"]).handled("v2", |turn| turn.text("v2")).over(transport);
-        let gateway = Config::new().upstream("up", &up).ready();
+        let gateway = Config::new().upstream_with("up", &up, json!({"isolation": "shared"})).ready();
         let client = Client::legacy(&gateway);
         client.wait_tools(&["up__echo", "up__v1"]);
         up.set_tools([plain_entry("echo"), plain_entry("v2")].to_vec());

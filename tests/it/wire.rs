@@ -249,7 +249,7 @@ fn con_04_a_call_to_one_upstream_wakes_no_other() {
     }
     assert_eq!(b.received().len(), before);
     assert_eq!(a.of_method("tools/list").len(), listed, "lists come from the catalog");
-    assert_eq!(a.of_method("initialize").len(), 1, "one session for all calls");
+    assert_eq!(a.of_method("initialize").len(), 2, "one session for the lists, and one for all calls");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
 use crate::config::tree::{Name, Node, Span};
-use crate::config::{CallLimits, Naming, Resilience, Rules, UpstreamConfig};
+use crate::config::{CallLimits, Isolation, Naming, Resilience, Rules, Sharing, Transport, UpstreamConfig};
 use crate::mcp::Era;
 
 /// The upstreams of a file.
@@ -90,7 +90,7 @@ fn defaults<'a>(top: &mut Section<'a>) -> &'a [(Name, Node)] {
     };
     let at = top.place(keys::DEFAULTS_KEY.name);
     let mut section = Section::open(top.reader, &keys::DEFAULTS, entries, at);
-    let _checked = behaviour(&mut section);
+    let _checked = behaviour(&mut section, None);
     entries
 }
 
@@ -110,11 +110,12 @@ struct Behaviour {
     list_timeout: Duration,
     grace: Duration,
     refresh: Duration,
+    sharing: Sharing,
     resilience: Resilience,
     limits: CallLimits,
 }
 
-fn behaviour(section: &mut Section<'_>) -> Behaviour {
+fn behaviour(section: &mut Section<'_>, transport: Option<&Transport>) -> Behaviour {
     let era = match section.choice(&keys::ERA) {
         "legacy" => Some(Era::Legacy),
         "modern" => Some(Era::Modern),
@@ -128,6 +129,7 @@ fn behaviour(section: &mut Section<'_>) -> Behaviour {
         list_timeout: section.bounded(&keys::LIST_TIMEOUT).unwrap_or_default(),
         grace: section.bounded(&keys::GRACE).unwrap_or_default(),
         refresh: refresh(section),
+        sharing: sharing(section, transport),
         resilience: resilience::resilience(section),
         limits: access::call_limits(section, &keys::UPSTREAM_LIMITS),
     }
@@ -143,13 +145,52 @@ fn refresh(section: &mut Section<'_>) -> Duration {
     refresh
 }
 
+/// Own connections of an upstream, where the file does not say how many: processes cost more than sessions.
+const MAX_CHILDREN: u64 = 32;
+const MAX_SESSIONS: u64 = 1_000;
+
+/// How its connections are shared. What does not stand in the file follows from the transport, if there is one.
+fn sharing(section: &mut Section<'_>, transport: Option<&Transport>) -> Sharing {
+    let (isolation, word, most) = match transport {
+        Some(Transport::Http(_)) => (Isolation::PerSession, "per_session", MAX_SESSIONS),
+        Some(Transport::Stdio(_)) | None => (Isolation::Shared, "shared", MAX_CHILDREN),
+    };
+    let key = &keys::ISOLATION;
+    let isolation = match section.has(key.name) || transport.is_none() {
+        true => match section.choice(key) {
+            "shared" => Isolation::Shared,
+            "per_client" => Isolation::PerClient,
+            "per_session" => Isolation::PerSession,
+            _ => isolation,
+        },
+        false => {
+            section.out.put(key.name, effective::scalar(word), Origin::Default);
+            isolation
+        }
+    };
+    let key = &keys::MAX_CONNECTIONS;
+    let connections = match section.has(key.name) || transport.is_none() {
+        true => section.count(key),
+        false => {
+            section.out.put(key.name, most.to_string(), Origin::Default);
+            usize::try_from(most).ok()
+        }
+    };
+    Sharing {
+        isolation,
+        connections: connections.unwrap_or_default(),
+        concurrency: section.count(&keys::MAX_CONCURRENCY).unwrap_or_default(),
+        waiting: section.count(&keys::MAX_WAITING).unwrap_or_default(),
+    }
+}
+
 const MIN_REFRESH: Duration = Duration::from_millis(100);
 
 fn upstream(section: &mut Section<'_>, name: &Name, naming: &Naming, upstreams: &mut Upstreams) {
     let transport = transport::transport(section);
     let is_disabled = section.flag(&keys::DISABLED).unwrap_or_default();
     let prefix = prefix(section, name, naming);
-    let behaviour = behaviour(section);
+    let behaviour = behaviour(section, transport.as_ref());
     upstreams.all.push(Named {
         name: name.text.clone(),
         prefix: prefix.clone(),
@@ -171,6 +212,7 @@ fn upstream(section: &mut Section<'_>, name: &Name, naming: &Naming, upstreams: 
         list_timeout: behaviour.list_timeout,
         grace: behaviour.grace,
         refresh: behaviour.refresh,
+        sharing: behaviour.sharing,
         resilience: behaviour.resilience,
         limits: behaviour.limits,
     }));

@@ -51,6 +51,10 @@ pub(crate) static UPSTREAM: Table = Table {
         &super::RETRY,
         &GRACE,
         &REFRESH,
+        &ISOLATION,
+        &MAX_CONNECTIONS,
+        &MAX_CONCURRENCY,
+        &MAX_WAITING,
         &UPSTREAM_LIMITS,
     ],
     later: LATER,
@@ -80,6 +84,10 @@ pub(crate) static DEFAULTS: Table = Table {
         &super::RETRY,
         &GRACE,
         &REFRESH,
+        &ISOLATION,
+        &MAX_CONNECTIONS,
+        &MAX_CONCURRENCY,
+        &MAX_WAITING,
         &UPSTREAM_LIMITS,
     ],
     later: LATER,
@@ -95,15 +103,8 @@ upstreams:
 ",
 };
 
-const LATER: &[&str] = &[
-    "isolation",
-    "process",
-    "forward_headers",
-    "max_concurrency",
-    "validate_arguments",
-    "deny_private_addresses",
-    "ca_file",
-];
+const LATER: &[&str] =
+    &["process", "forward_headers", "validate_arguments", "deny_private_addresses", "ca_file"];
 
 const ALIASES: &[(&str, &str)] = &[
     ("cmd", "command"),
@@ -281,6 +282,38 @@ pub(crate) static REFRESH: Key<Bounded<Duration>> = Key {
         min: Duration::ZERO,
         max: Duration::from_secs(86_400),
     },
+};
+
+pub(crate) static ISOLATION: Key<Choice> = Key {
+    name: "isolation",
+    about: "Who shares a connection to it, and with that a process, or a session over HTTP, and whatever state \
+            it keeps there: `shared` is everybody, `per_client` gives each client its own, `per_session` each \
+            session; callers without a session have one per client then. Without it: `shared` for a `command`, \
+            `per_session` for a `url`. Means nothing over HTTP where the server keeps no sessions, as from \
+            2026-07-28 on. Lists are read on a connection of Waypost's own in any case.",
+    form: Choice { words: &["shared", "per_client", "per_session"], default: "" },
+};
+
+pub(crate) static MAX_CONNECTIONS: Key<Bounded<u64>> = Key {
+    name: "max_connections",
+    about: "Connections for one client or session each, at the same time. One more ends the one that is not in \
+            use for the longest time; if all are in use, its call is refused. Each ends when it was not used for \
+            `sessions.idle_timeout`, or with its session. Without it: `32` for a `command`, `1000` for a `url`.",
+    form: Bounded { default: None, min: 1, max: 100_000 },
+};
+
+pub(crate) static MAX_CONCURRENCY: Key<Bounded<u64>> = Key {
+    name: "max_concurrency",
+    about: "Calls in flight on one connection; more wait, one client after the other, for as long as their \
+            `timeout` lets them. With `1` a server on stdio up to 2025-11-25 can ask questions on a shared \
+            connection, too.",
+    form: Bounded { default: Some(4096), min: 1, max: 4096 },
+};
+
+pub(crate) static MAX_WAITING: Key<Bounded<u64>> = Key {
+    name: "max_waiting",
+    about: "Calls that wait for `max_concurrency` of one connection; one more is refused.",
+    form: Bounded { default: Some(1000), min: 0, max: 100_000 },
 };
 
 pub(crate) static UPSTREAM_LIMITS: Key<Nested> = Key {

@@ -37,13 +37,13 @@ impl Default for AskedLevel {
 
 impl Legacy {
     /// Asks the server for more log messages if this call wants more than any before, and waits until it has
-    /// heard of that, whoever asked. On a connection that calls share they could not be told apart, so nobody
-    /// asks for them.
+    /// heard of that, whoever asked. Where they could not be told apart by call, nobody asks for
+    /// them.
     pub(super) async fn raise_level(&self, call: &Call) {
         let Some(name) = call.hop.log_level.as_ref().and_then(Raw::string) else { return };
         let Some(wanted) = LEVELS.iter().position(|level| *level == name) else { return };
         let is_news = || self.level.asked.load(Ordering::Acquire) > wanted;
-        if !is_news() || !self.wire.is_http() || !self.hello.has("logging") {
+        if !is_news() || !self.wire.transport.attributes_questions() || !self.hello.has("logging") {
             return;
         }
         let _turn = self.level.turn.lock().await;

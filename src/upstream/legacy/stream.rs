@@ -29,17 +29,18 @@ enum End {
 }
 
 /// What is known of the streams before.
-#[derive(Default)]
 struct Course {
     /// The id of the last event, where they have ids.
     last_id: Option<String>,
     was_open: bool,
+    doubt: fn(&Endpoint),
 }
 
-/// Listens for as long as the server has such a stream, and says nothing to it that it did not ask for.
-pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Session>) {
+/// Listens for as long as the server has such a stream, and says nothing to it that it did not ask for. `doubt` has
+/// that looked at again which the server may have told of while nobody listened.
+pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Session>, doubt: fn(&Endpoint)) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-    let mut course = Course::default();
+    let mut course = Course { last_id: None, was_open: false, doubt };
     loop {
         let session = sessions.borrow_and_update().clone();
         let opened = Instant::now();
@@ -58,6 +59,8 @@ pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Ses
             End::Never => return,
             End::Session => {
                 course.last_id = None;
+                // Reading the lists makes a new session, where no call does.
+                doubt(&endpoint);
                 if sessions.changed().await.is_err() {
                     return;
                 }
@@ -80,7 +83,7 @@ async fn read(endpoint: &Endpoint, session: &Session, course: &mut Course) -> En
     };
     if std::mem::replace(&mut course.was_open, true) && course.last_id.is_none() {
         // What changed meanwhile was told to nobody.
-        endpoint.doubt_all();
+        (course.doubt)(endpoint);
     }
     while let Ok(Some(event)) = stream.next().await {
         endpoint.hear(event.data, &session.headers);

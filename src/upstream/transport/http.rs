@@ -25,6 +25,7 @@ use url::Url;
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
 use crate::exchange::Budget;
+use crate::mcp::ListKind;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::SESSION_ID;
@@ -47,7 +48,7 @@ const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("waypost/", env!
 #[derive(Clone, Debug)]
 pub(in crate::upstream) struct Endpoint(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     client: Client,
     url: Url,
@@ -113,6 +114,16 @@ impl Endpoint {
             tasks: surroundings.tasks.clone(),
             runtime: Handle::current(),
         })))
+    }
+
+    /// Another way to the same place: it shares the TCP connections, and nothing of what is known of the server.
+    pub(in crate::upstream) fn beside(&self, unsolicited: Arc<Unsolicited>) -> Self {
+        Self(Arc::new(Inner {
+            unsolicited,
+            asides: Arc::new(Semaphore::new(ASIDES)),
+            broken: watch::Sender::new(None),
+            ..(*self.0).clone()
+        }))
     }
 
     /// Sends a request and waits for its answer.
@@ -231,6 +242,11 @@ impl Endpoint {
         self.0.unsolicited.doubt_all();
     }
 
+    /// Has the lists looked at again.
+    pub(in crate::upstream) fn doubt_lists(&self) {
+        self.0.unsolicited.doubt(&ListKind::ALL);
+    }
+
     /// Takes a message that came on a stream of the server's own.
     pub(in crate::upstream) fn hear(&self, data: Bytes, headers: &Arc<HeaderMap>) {
         for message in answer::messages(&data, &self.0.unsolicited) {
@@ -286,6 +302,11 @@ impl Endpoint {
                 status.as_u16()
             ))),
         }
+    }
+
+    /// Answers a request of the server, in the background.
+    pub(in crate::upstream) fn answer_aside(&self, text: Bytes, headers: Arc<HeaderMap>) {
+        self.send_aside(text, headers);
     }
 
     /// Sends a message whose answer, if there is one, comes another way.

@@ -9,11 +9,16 @@ use bytes::Bytes;
 use memchr::memmem::find as memmem;
 use tokio::sync::watch;
 
-use crate::mcp::{Id, Message};
+use crate::mcp::{Id, Message, Request};
 use crate::upstream::failure::Failure;
 use crate::upstream::inflight::{Heard, InFlight};
+use crate::upstream::question::{Taken, WayBack};
+use crate::upstream::tenancy::Attribution;
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::json::{self, JsonError};
+
+/// Makes the way to the server.
+type Back<'a> = &'a (dyn Fn() -> WayBack + Sync);
 
 /// The receiving end of a connection that is one stream.
 #[derive(Debug)]
@@ -24,8 +29,8 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(unsolicited: Arc<Unsolicited>) -> Self {
-        Self { in_flight: InFlight::default(), unsolicited, closed: watch::Sender::new(None) }
+    pub(super) fn new(unsolicited: Arc<Unsolicited>, attribution: Attribution) -> Self {
+        Self { in_flight: InFlight::new(attribution), unsolicited, closed: watch::Sender::new(None) }
     }
 
     /// The requests that wait for their answers.
@@ -33,17 +38,16 @@ impl Inbox {
         &self.in_flight
     }
 
-    /// Takes one message, or what should be one; `answer` sends what the server is owed for a request of its
-    /// own, and must not wait.
-    pub(super) async fn take(&self, text: &Bytes, answer: &(dyn Fn(Bytes) + Sync)) {
+    /// Takes one message, or what should be one. `way_back` leads to the server, for answers to its own requests.
+    pub(super) async fn take(&self, text: &Bytes, way_back: Back<'_>) {
         self.unsolicited.hear();
         match json::parse(text.clone()) {
-            Ok(message) => self.sort(message, answer).await,
-            Err(JsonError::Batch) => self.take_batch(text, answer).await,
+            Ok(message) => self.sort(message, way_back).await,
+            Err(JsonError::Batch) => self.take_batch(text, way_back).await,
             Err(error) => match json::parse_last(text).filter(|_| matches!(error, JsonError::Syntax(_))) {
                 Some((front, message)) => {
                     self.take_unreadable(&front, &error);
-                    self.sort(message, answer).await;
+                    self.sort(message, way_back).await;
                 }
                 None => self.take_unreadable(text, &error),
             },
@@ -51,7 +55,7 @@ impl Inbox {
     }
 
     /// Servers of 2025-03-26 may put several messages into one array.
-    async fn take_batch(&self, text: &Bytes, answer: &(dyn Fn(Bytes) + Sync)) {
+    async fn take_batch(&self, text: &Bytes, way_back: Back<'_>) {
         let parts: Vec<&serde_json::value::RawValue> = serde_json::from_slice(text).unwrap_or_default();
         if parts.is_empty() {
             self.unsolicited.noise(text);
@@ -59,7 +63,7 @@ impl Inbox {
         for part in parts {
             let part = text.slice_ref(part.get().as_bytes());
             match json::parse(part.clone()) {
-                Ok(message) => self.sort(message, answer).await,
+                Ok(message) => self.sort(message, way_back).await,
                 Err(error) => self.take_unreadable(&part, &error),
             }
         }
@@ -84,7 +88,7 @@ impl Inbox {
         }
     }
 
-    async fn sort(&self, message: Message, answer: &(dyn Fn(Bytes) + Sync)) {
+    async fn sort(&self, message: Message, way_back: Back<'_>) {
         match message {
             Message::Response(response) => {
                 let id = response.id.as_ref().and_then(Id::number);
@@ -97,12 +101,26 @@ impl Inbox {
                 Heard::Missed => self.unsolicited.missed(),
                 Heard::Unattributed => self.unsolicited.notification(&notification),
             },
-            Message::Request(request) => {
-                if let Some(text) = self.unsolicited.answer(&request) {
-                    answer(text);
-                }
-            }
+            Message::Request(request) => self.hear(request, way_back),
         }
+    }
+
+    /// Takes a request of the server. The reader waits for nobody, so neither does what is answered at once.
+    fn hear(&self, request: Request, way_back: Back<'_>) {
+        let request = match self.in_flight.ask(request, way_back) {
+            Taken::Asked => return,
+            Taken::Refused(refusal) => return refusal.tell_aside(),
+            Taken::Left(request) => request,
+        };
+        let left = self.unsolicited.ask(request, way_back);
+        if let Some(text) = left.and_then(|request| self.unsolicited.answer(&request)) {
+            way_back().answer_aside(text);
+        }
+    }
+
+    /// Whether a question of the server shows to which call it belongs.
+    pub(super) fn attributes_questions(&self) -> bool {
+        self.in_flight.attribution() != Attribution::Unknown
     }
 
     /// Ends everything: calls in flight fail, and so do those that come later. What it was closed with first

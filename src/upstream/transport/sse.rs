@@ -19,6 +19,8 @@ use super::{Farewell, Outgoing, Reply};
 use crate::gateway::{Executed, GatewayErrorKind};
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::inflight::Flight;
+use crate::upstream::question::WayBack;
+use crate::upstream::tenancy::Attribution;
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::sse;
 
@@ -51,13 +53,14 @@ impl Stream {
     /// status says that the server has no stream of this kind.
     pub(in crate::upstream) async fn open(
         site: &Endpoint,
-        unsolicited: Arc<Unsolicited>,
+        (unsolicited, attribution): (Arc<Unsolicited>, Attribution),
         tasks: &TaskTracker,
     ) -> Result<Self, Failure> {
         let mut stream = site.listen(&HeaderMap::new(), None).await?;
         let first = stream.next_of_any_kind().await?;
         let address = address(first.as_ref(), site.url())?;
-        let shared = Arc::new(Shared { inbox: Inbox::new(unsolicited), post: site.at(address)? });
+        let post = site.at(address)?;
+        let shared = Arc::new(Shared { inbox: Inbox::new(unsolicited, attribution), post });
         let ended = CancellationToken::new();
         let (until, reading) = (ended.clone(), read(stream, Arc::clone(&shared)));
         tasks.spawn(async move { until.run_until_cancelled(reading).await });
@@ -97,6 +100,11 @@ impl Stream {
     /// Sends a notification.
     pub(super) async fn notify(&self, text: Bytes, headers: Arc<HeaderMap>) -> Result<(), Failure> {
         self.shared.post.notify(text, headers).await.map_err(|failure| self.note(failure))
+    }
+
+    /// Whether a question of the server shows to which call it belongs.
+    pub(super) fn attributes_questions(&self) -> bool {
+        self.shared.inbox.attributes_questions()
     }
 
     /// Waits until the connection is broken. Cancel safe.
@@ -144,6 +152,7 @@ impl Drop for Departure<'_> {
     fn drop(&mut self) {
         let was_unanswered = self.flight.leave();
         if let (true, Farewell::Cancelled(cancel)) = (was_unanswered, &self.farewell) {
+            self.flight.abandon();
             self.post.say_cancelled(self.flight.id(), cancel.reason(), Arc::clone(&self.headers));
         }
     }
@@ -169,10 +178,10 @@ fn address(first: Option<&sse::Event>, site: &Url) -> Result<Url, Failure> {
 
 /// Reads messages until the stream ends, and tells everybody.
 async fn read(mut stream: EventStream, shared: Arc<Shared>) {
-    let answer = |text| shared.post.send_aside(text, Arc::default());
+    let way_back = || WayBack::Http(shared.post.clone(), Arc::default());
     let failure = loop {
         match stream.next().await {
-            Ok(Some(event)) => shared.inbox.take(&event.data, &answer).await,
+            Ok(Some(event)) => shared.inbox.take(&event.data, &way_back).await,
             Ok(None) => break Failure::unavailable("its stream ended, and with it the connection"),
             Err(failure) if failure.kind == GatewayErrorKind::Unavailable => {
                 break Failure::unavailable("its stream broke off, and with it the connection")

@@ -22,6 +22,8 @@ use crate::config;
 use crate::exchange::Budget;
 use crate::upstream::failure::Failure;
 use crate::upstream::inflight::{Flight, Stage};
+use crate::upstream::question::WayBack;
+use crate::upstream::tenancy::Attribution;
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::ndjson::{self, Lines, one_line};
 
@@ -60,9 +62,18 @@ pub(in crate::upstream) struct Bounds {
     pub(in crate::upstream) write_stall: Duration,
 }
 
+/// What a pipe needs besides its child.
+#[derive(Debug)]
+pub(in crate::upstream) struct Surroundings {
+    pub(in crate::upstream) unsolicited: Arc<Unsolicited>,
+    /// Whose a question, or a log message, is.
+    pub(in crate::upstream) attribution: Attribution,
+    pub(in crate::upstream) bounds: Bounds,
+}
+
 /// What the two tasks and the callers share.
 #[derive(Debug)]
-struct Shared {
+pub(in crate::upstream) struct Shared {
     child: Child,
     queue: mpsc::Sender<Line>,
     room: Arc<Semaphore>,
@@ -86,16 +97,16 @@ impl Pipe {
     pub(in crate::upstream) fn open(
         config: &config::Stdio,
         family: &Family<'_>,
-        unsolicited: Arc<Unsolicited>,
-        bounds: Bounds,
+        surroundings: Surroundings,
     ) -> Result<Self, Failure> {
+        let Surroundings { unsolicited, attribution, bounds } = surroundings;
         let (child, pipes) = child::spawn(config, family)?;
         let (queue, waiting) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared {
             child,
             queue,
             room: Arc::new(Semaphore::new(QUEUE_KIB)),
-            inbox: Inbox::new(unsolicited),
+            inbox: Inbox::new(unsolicited, attribution),
             closing: CancellationToken::new(),
         });
         family.tasks.spawn(write(pipes.stdin, waiting, Arc::clone(&shared), bounds.write_stall));
@@ -118,6 +129,11 @@ impl Pipe {
     /// Sends a notification.
     pub(super) async fn notify(&self, text: Bytes) -> Result<(), Failure> {
         self.shared.enqueue(text, None).await.map_err(|lost| self.failure_or(lost))
+    }
+
+    /// Whether a question of the server shows to which call it belongs.
+    pub(super) fn attributes_questions(&self) -> bool {
+        self.shared.inbox.attributes_questions()
     }
 
     /// Waits until the connection is broken.
@@ -177,12 +193,29 @@ impl Drop for Departure<'_> {
             return;
         }
         if let Farewell::Cancelled(cancel) = &self.farewell {
+            self.flight.abandon();
             self.pipe.say_cancelled(self.flight.id(), cancel.reason());
         }
     }
 }
 
 impl Shared {
+    /// Answers a request of the server, waiting for room.
+    ///
+    /// # Errors
+    /// If the connection is closed.
+    pub(in crate::upstream) async fn answer(&self, text: Bytes) -> Result<(), Failure> {
+        self.enqueue(text, None).await
+    }
+
+    /// Answers a request of the server, if there is room: one that asks faster than it reads gets no answer.
+    pub(in crate::upstream) fn answer_aside(&self, text: Bytes) {
+        let line = Line { text: one_line(text), stage: None, _room: None };
+        if self.queue.try_send(line).is_err() {
+            tracing::debug!("no room to answer a request of an upstream");
+        }
+    }
+
     /// Puts a message into the queue, waiting for room. Cancel safe: nothing is queued then.
     async fn enqueue(&self, text: Bytes, stage: Option<Arc<Stage>>) -> Result<(), Failure> {
         let size = (text.len() / 1024 + 1).min(QUEUE_KIB);
@@ -200,18 +233,11 @@ impl Shared {
         self.child.terminate();
     }
 
-    async fn take_line(&self, line: Bytes) {
+    async fn take_line(self: &Arc<Self>, line: Bytes) {
         if line.trim_ascii().is_empty() {
             return;
         }
-        let answer = |text| {
-            // The reader waits for nobody: a server that asks faster than it reads gets no answer.
-            let line = Line { text, stage: None, _room: None };
-            if self.queue.try_send(line).is_err() {
-                tracing::debug!("no room to answer a request of an upstream");
-            }
-        };
-        self.inbox.take(&line, &answer).await;
+        self.inbox.take(&line, &|| WayBack::Pipe(Arc::clone(self))).await;
     }
 }
 
@@ -311,7 +337,7 @@ async fn read(stdout: ChildStdout, shared: Arc<Shared>, bounds: Bounds) {
 }
 
 /// Reads to the end; what ended it, if it was not the child.
-async fn read_lines(mut stdout: ChildStdout, shared: &Shared, bounds: Bounds) -> Option<Failure> {
+async fn read_lines(mut stdout: ChildStdout, shared: &Arc<Shared>, bounds: Bounds) -> Option<Failure> {
     let limit = bounds.message;
     let mut lines = Lines::new(limit);
     let mut share = bounds.budget.share();

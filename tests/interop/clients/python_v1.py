@@ -15,6 +15,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import ClientSession, McpError
+from mcp.types import ErrorData
 
 
 def say(**record: Any) -> None:
@@ -50,6 +51,9 @@ async def carry_out(session: ClientSession, plan: dict[str, Any]) -> None:
         server=wire(hello.serverInfo),
         capabilities=wire(hello.capabilities),
     )
+    if plan["can_be_asked"]:
+        # Some servers add tools when they have seen what the client can do.
+        await anyio.sleep(1)
     await session.send_ping()
     say(step="ping")
     if hello.capabilities.logging is not None:
@@ -73,6 +77,10 @@ async def carry_out(session: ClientSession, plan: dict[str, Any]) -> None:
     say(step="parallel-time", seconds=time.monotonic() - started)
 
 
+async def decline(*_: Any) -> ErrorData:
+    return ErrorData(code=-1, message="nobody is here to answer")
+
+
 async def main() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text())
 
@@ -88,8 +96,10 @@ async def main() -> None:
             transport = sse_client(plan["url"], headers=headers)
         else:
             transport = streamable_http_client(plan["url"], http_client=http)
+        asked: dict[str, Any] = {f"{what}_callback": decline for what in ("list_roots", "sampling", "elicitation")}
+        able = asked if plan["can_be_asked"] else {}
         async with transport as (read, write, *_):
-            async with ClientSession(read, write, logging_callback=on_log) as session:
+            async with ClientSession(read, write, logging_callback=on_log, **able) as session:
                 await carry_out(session, plan)
     say(step="close")
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::json;
+
 use crate::support::client::{Client, Response};
 use crate::support::gateway::Config;
 use crate::support::json::{get, string};
@@ -79,7 +81,7 @@ fn set(client: &Client, level: &str) {
 
 fn log_each_client_hears_its_own_level_only(cell: Cell) {
     let up = logging(cell.server).over(cell.transport);
-    let gateway = Config::new().upstream("up", &up).ready();
+    let gateway = Config::new().upstream_with("up", &up, json!({"isolation": "shared"})).ready();
     let wishes = ["error", "debug", "warning", "alert"];
     let clients = wishes.map(|level| (Client::of(&gateway, cell.client), level));
     clients.iter().for_each(|(client, level)| set(client, level));

@@ -12,6 +12,13 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// The living children of a gateway that are servers: all but the guard, which runs the gateway's own program.
+pub fn servers(pid: u32) -> Vec<u32> {
+    let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let own = program(pid);
+    children(pid).into_iter().filter(|child| program(*child) != own).collect()
+}
+
 /// All living descendants of a process.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut found = children(pid);

@@ -638,8 +638,11 @@ fn serve_old_connection(shared: &Arc<Shared>, stream: TcpStream) -> std::io::Res
         let mut out = HttpOut::new(stream.try_clone()?, shared.script.form);
         if head.start.starts_with("GET /sse ") {
             let peer = shared.peers.fetch_add(1, Ordering::Relaxed);
-            out.chunk(format!("event: endpoint\r\ndata: /messages?session={peer}\r\n\r\n").as_bytes());
-            locked(&shared.connections).insert(peer, Arc::new(Mutex::new(out)));
+            let out = Arc::new(Mutex::new(out));
+            // Whoever has the address may use it at once.
+            locked(&shared.connections).insert(peer, Arc::clone(&out));
+            locked(&out)
+                .chunk(format!("event: endpoint\r\ndata: /messages?session={peer}\r\n\r\n").as_bytes());
             let end = reader.read(&mut [0]);
             locked(&shared.connections).remove(&peer);
             return end.map(drop);

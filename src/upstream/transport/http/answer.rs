@@ -17,7 +17,7 @@ use crate::mcp::{Body, Message, Request, Response};
 use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
 use crate::upstream::listener::{Concern, Listener};
-use crate::upstream::question::WayBack;
+use crate::upstream::question::{Taken, WayBack};
 use crate::upstream::transport::{Resumption, answers, salvage_id, unreadable};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::json::{self, JsonError};
@@ -204,12 +204,16 @@ impl Reading<'_> {
     /// Takes a request of the server that came on the stream of a call: a question to its caller, if it is one.
     async fn hear(&self, request: Request) {
         let way_back = || WayBack::Http(self.endpoint.clone(), self.headers.clone());
-        let left = match &self.listener {
-            Some(listener) => listener.ask(request, way_back).await,
-            None => Some(request),
+        let taken = match &self.listener {
+            Some(listener) => listener.ask(request, way_back),
+            None => Taken::Left(request),
         };
-        if let Some(request) = left {
-            absorb_unsolicited(self.endpoint, &self.headers, Message::Request(request));
+        match taken {
+            Taken::Asked => {}
+            Taken::Refused(refusal) => refusal.tell().await,
+            Taken::Left(request) => {
+                absorb_unsolicited(self.endpoint, &self.headers, Message::Request(request));
+            }
         }
     }
 }
@@ -224,7 +228,9 @@ pub(super) fn absorb_unsolicited(
         Message::Response(response) => return Some(response),
         Message::Notification(notification) => endpoint.0.unsolicited.notification(&notification),
         Message::Request(request) => {
-            if let Some(text) = endpoint.0.unsolicited.answer(&request) {
+            let unsolicited = &endpoint.0.unsolicited;
+            let left = unsolicited.ask(request, || WayBack::Http(endpoint.clone(), Arc::clone(headers)));
+            if let Some(text) = left.and_then(|request| unsolicited.answer(&request)) {
                 endpoint.send_aside(text, Arc::clone(headers));
             }
         }
