@@ -23,7 +23,9 @@ pub use events::{
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
     UpstreamStderr, UpstreamUnlisted,
 };
-pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
+pub use lifecycle::{
+    Launched, ListenFailed, Listening, RuleUnmatched, ServiceUntold, SignalIgnored, Stopped, Stopping,
+};
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{

@@ -56,6 +56,13 @@ pub struct SignalIgnored {
     pub signal: &'static str,
 }
 
+/// The service manager that started the gateway could not be told where it is.
+#[derive(Debug)]
+pub struct ServiceUntold<'a> {
+    /// Why.
+    pub reason: &'a str,
+}
+
 /// Lines of the log found no room, as nobody took those before them.
 #[derive(Debug)]
 pub(super) struct LogLinesDropped {
@@ -136,6 +143,13 @@ impl SignalIgnored {
             signal = self.signal,
             reason = "the configuration is read at start; restart to change it",
         );
+    }
+}
+
+impl ServiceUntold<'_> {
+    /// Logs.
+    pub fn emit(&self) {
+        warn!(target: "waypost", event = "service_untold", reason = self.reason);
     }
 }
 

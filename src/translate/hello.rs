@@ -47,16 +47,6 @@ impl Hello {
         }
     }
 
-    /// Whether the server says that it tells of changes of some list.
-    #[must_use]
-    pub fn tells_of_lists(&self) -> bool {
-        ["tools", "prompts", "resources"].iter().any(|name| {
-            let declared = self.capability(name).filter(Raw::is_object);
-            let told = declared.and_then(|raw| raw.object().raw(raw.bytes(), "listChanged"));
-            told.is_some_and(|raw| raw.text() == "true")
-        })
-    }
-
     /// What the server declares under a capability.
     #[must_use]
     pub fn capability(&self, capability: &str) -> Option<Raw> {

@@ -143,6 +143,13 @@ impl Connection {
         }
     }
 
+    /// Waits until the server is listened to, as far as it can be, but not for long.
+    pub(super) async fn listening(&self) {
+        if let Dialect::Legacy(legacy) = &self.dialect {
+            legacy.listening().await;
+        }
+    }
+
     /// Waits until the connection is of no use any more. Cancel safe.
     pub(super) async fn closed(&self) -> Failure {
         self.wire().transport.closed().await

@@ -12,15 +12,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use level::AskedLevel;
+use stream::Course;
 
 use super::failure::Failure;
 use super::listener::{Listener, Logs};
 use super::question::QuestionSink;
-use super::transport::http::Endpoint;
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
@@ -39,6 +40,8 @@ pub(super) struct Legacy {
     session: watch::Sender<Session>,
     renewing: AsyncMutex<()>,
     level: AskedLevel,
+    /// The server is listened to, where it can be.
+    listening: CancellationToken,
     _stream: DropGuard,
 }
 
@@ -119,18 +122,20 @@ impl NotOpened {
 
 impl Legacy {
     /// Takes over a connection whose handshake is done. Over HTTP, listens to what the server says by
-    /// itself, if it has a stream for that, and may have something to say there.
+    /// itself, if it has a stream for that: it may tell of lists that a call has changed in the session of that call,
+    /// whether it declares that or not.
     pub(super) fn new(wire: Arc<Wire>, handshake: Handshake, tasks: &TaskTracker) -> Self {
         let session = watch::Sender::new(handshake.session);
         let ended = CancellationToken::new();
-        // A list that a call has changed is told of in the call's own session.
-        let listens = wire.tenancy.listens || handshake.hello.tells_of_lists();
-        if let (Transport::Http(endpoint), true) = (&wire.transport, listens) {
-            // Only on the connection that all share are resources subscribed to.
-            let doubt = if wire.tenancy.is_own { Endpoint::doubt_lists } else { Endpoint::doubt_all };
-            let listening = stream::listen(endpoint.clone(), session.subscribe(), doubt);
+        let answered = CancellationToken::new();
+        if let Transport::Http(endpoint) = &wire.transport {
+            let course = if wire.tenancy.is_own { Course::own } else { Course::shared };
+            let course = course(answered.clone());
+            let listening = stream::listen(endpoint.clone(), session.subscribe(), course);
             let ended = ended.clone();
             tasks.spawn(async move { ended.run_until_cancelled(listening).await });
+        } else {
+            answered.cancel();
         }
         Self {
             wire,
@@ -138,6 +143,7 @@ impl Legacy {
             session,
             renewing: AsyncMutex::new(()),
             level: AskedLevel::default(),
+            listening: answered,
             _stream: ended.drop_guard(),
         }
     }
@@ -153,6 +159,11 @@ impl Legacy {
     /// Whether the server keeps something for this connection that another one does not have.
     pub(super) fn has_session(&self) -> bool {
         !self.wire.is_http() || self.session.borrow().id.is_some()
+    }
+
+    /// Waits until the server is listened to, or has no stream for that, but not for long.
+    pub(super) async fn listening(&self) {
+        drop(timeout(stream::PATIENCE, self.listening.cancelled()).await);
     }
 
     /// Asks something of our own.

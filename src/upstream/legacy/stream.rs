@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::Session;
 use crate::upstream::backoff::Backoff;
@@ -15,6 +16,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How long a stream must have lived for the next wait to be a short one again.
 const SUSTAINED: Duration = Duration::from_secs(30);
+/// How long the first call of a connection waits for its stream: some servers say nothing before the first event.
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 /// The longest wait that a server may ask for.
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
@@ -29,18 +32,44 @@ enum End {
 }
 
 /// What is known of the streams before.
-struct Course {
+pub(super) struct Course {
     /// The id of the last event, where they have ids.
     last_id: Option<String>,
     was_open: bool,
+    /// Until when nothing is told, where calls wait for the stream.
+    quiet_until: Option<Instant>,
+    /// Has that looked at again which may have been told while nobody listened.
     doubt: fn(&Endpoint),
+    /// The server has opened the first stream, or has none.
+    answered: CancellationToken,
 }
 
-/// Listens for as long as the server has such a stream, and says nothing to it that it did not ask for. `doubt` has
-/// that looked at again which the server may have told of while nobody listened.
-pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Session>, doubt: fn(&Endpoint)) {
+impl Course {
+    /// That of the connection that all share: nothing is read or subscribed to there before it listens.
+    pub(super) fn shared(answered: CancellationToken) -> Self {
+        Self { last_id: None, was_open: false, quiet_until: None, doubt: Endpoint::doubt_all, answered }
+    }
+
+    /// That of a connection of somebody's own: its first call waits for the stream, but not for long, since it may
+    /// change lists, and be told of that there. Nothing is subscribed to there.
+    pub(super) fn own(answered: CancellationToken) -> Self {
+        let quiet_until = Some(Instant::now() + PATIENCE);
+        Self { last_id: None, was_open: false, quiet_until, doubt: Endpoint::doubt_lists, answered }
+    }
+
+    /// A stream is open. Has that looked at again which was told to nobody before.
+    fn opened(&mut self, endpoint: &Endpoint) {
+        let is_late = self.quiet_until.take().is_some_and(|quiet_until| quiet_until < Instant::now());
+        let was_open = std::mem::replace(&mut self.was_open, true);
+        if (was_open && self.last_id.is_none()) || is_late {
+            (self.doubt)(endpoint);
+        }
+    }
+}
+
+/// Listens for as long as the server has such a stream, and says nothing to it that it did not ask for.
+pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Session>, mut course: Course) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-    let mut course = Course { last_id: None, was_open: false, doubt };
     loop {
         let session = sessions.borrow_and_update().clone();
         let opened = Instant::now();
@@ -60,7 +89,7 @@ pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Ses
             End::Session => {
                 course.last_id = None;
                 // Reading the lists makes a new session, where no call does.
-                doubt(&endpoint);
+                (course.doubt)(&endpoint);
                 if sessions.changed().await.is_err() {
                     return;
                 }
@@ -77,14 +106,13 @@ pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Ses
 }
 
 async fn read(endpoint: &Endpoint, session: &Session, course: &mut Course) -> End {
-    let mut stream = match endpoint.listen(&session.headers, course.last_id.as_deref()).await {
+    let opened = endpoint.listen(&session.headers, course.last_id.as_deref()).await;
+    course.answered.cancel();
+    let mut stream = match opened {
         Ok(stream) => stream,
         Err(failure) => return end_of(&failure, session),
     };
-    if std::mem::replace(&mut course.was_open, true) && course.last_id.is_none() {
-        // What changed meanwhile was told to nobody.
-        (course.doubt)(endpoint);
-    }
+    course.opened(endpoint);
     while let Ok(Some(event)) = stream.next().await {
         endpoint.hear(event.data, &session.headers);
     }

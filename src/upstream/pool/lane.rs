@@ -195,6 +195,7 @@ async fn open(pool: &Pool, tenancy: &Tenancy) -> Result<(Arc<Connection>, OwnedS
         let room = Arc::clone(&pool.rooms).acquire_owned().await;
         let room = room.map_err(|_| Failure::unavailable("the gateway is stopping"))?;
         let connection = pool.dialer.connect(tenancy).await?;
+        connection.listening().await;
         Ok((Arc::new(connection), room))
     };
     match timeout(pool.config.connect_timeout, Box::pin(dialing)).await {

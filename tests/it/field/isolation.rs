@@ -149,7 +149,7 @@ fn nobody_needs_a_connection_of_its_own_where_a_server_keeps_nothing() {
 
 /// A server tells of what a call has changed in the session of that call, and in no other.
 #[test]
-fn chg_01_an_own_session_is_listened_to_where_the_server_tells_of_changes() {
+fn chg_01_an_own_session_is_listened_to() {
     let up = counting(Era::Legacy).telling().http();
     let gateway = two_clients(&up, json!({})).ready();
     up.wait_heard();
