@@ -511,7 +511,9 @@ ANSWERS: dict[str, type[Any]] = {
 async def put(ctx: Any, request: Any) -> Any:
     """Asks the client of an older revision while its call is running, on the stream of that call."""
     related = ServerMessageMetadata(related_request_id=ctx.request_id)
-    return await ctx.session.send_request(request, ANSWERS[request.method], metadata=related)
+    may_use_tools = getattr(request.params, "tools", None)
+    kind = types.CreateMessageResultWithTools if may_use_tools else ANSWERS[request.method]
+    return await ctx.session.send_request(request, kind, metadata=related)
 
 
 async def list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:

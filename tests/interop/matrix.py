@@ -60,14 +60,14 @@ class Absent:
     reason: str
 
 
-def own_processes(client: Client, upstream: Upstream) -> bool:
+def own_processes(upstream: Upstream) -> bool:
     return upstream.transport == "stdio" and upstream.era == "legacy"
 
 
 ABSENT = [
     Absent(
         frozenset({"list change"}),
-        own_processes,
+        lambda _, upstream: own_processes(upstream),
         "each caller has a process of its own, and what changes there is not so in the one that lists are read from",
     ),
 ]
@@ -223,7 +223,9 @@ def run_matrix(tally: Tally, processes: list[Process], work: Path) -> None:
     waypost = Waypost("waypost-matrix", full, work, env={"MATRIX_TOKEN": token})
     processes.append(waypost)
     waypost.wait_until_ready()
-    plan = {"url": waypost.url, "token": token, "servers": [upstream.name for upstream in upstreams]}
+    plan: dict[str, Any] = {"url": waypost.url, "token": token, "servers": [upstream.name for upstream in upstreams]}
+    # There a client waits for a moment only, and not until it is sure.
+    plan["without_list_change"] = [upstream.name for upstream in upstreams if own_processes(upstream)]
     needed: set[int] = set()
     for number, client in enumerate(make_clients()):
         nonce = f"m{number}"

@@ -47,7 +47,8 @@ class Peer:
     # What it tells
 
     async def on_message(self, message: Any) -> None:
-        if isinstance(message, types.ServerNotification):
+        # Log messages come to `on_log` as well.
+        if isinstance(message, types.ServerNotification) and message.root.method != "notifications/message":
             params = message.root.params
             self.heard.append((message.root.method, str(getattr(params, "uri", ""))))
 
