@@ -1,4 +1,5 @@
-//! A crowd on one shared upstream: twenty clients of both eras, fifty calls each, every word with a nonce in it.
+//! A crowd on one upstream, on one shared connection and on own ones: twenty clients of both eras, fifty calls each,
+//! every word with a nonce in it.
 //!
 //! Nothing may cross from one call to another, nothing may be lost, and what is counted is counted exactly. What
 //! a round is like is drawn from a seed, which a failure prints; `WAYPOST_TEST_SEED` repeats it.
@@ -281,20 +282,36 @@ fn member(gateway: &Gateway, number: usize) -> Client {
     client
 }
 
-fn crowd(era: Era, transport: Transport) {
+/// Who shares what towards the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    /// All calls one connection.
+    All,
+    /// The calls of one session.
+    Session,
+}
+
+fn crowd(era: Era, transport: Transport, sharing: Sharing) {
     let seed = Seed::new();
     let up = working(era).over(transport);
     let named =
         |number: usize| (format!("c{number}"), json!({"tokens": [{"env": format!("TOKEN_{number}")}]}));
     let clients = Value::Object((0..CLIENTS).map(named).collect());
-    let config = Config::new().upstream("up", &up).clients(clients);
+    let isolation = match sharing {
+        Sharing::All => "shared",
+        Sharing::Session => "per_session",
+    };
+    let keys = json!({"isolation": isolation, "max_connections": 2 * CLIENTS});
+    let config = Config::new().upstream_with("up", &up, keys).clients(clients);
     let config = (0..CLIENTS)
         .fold(config, |config, number| config.env(&format!("TOKEN_{number}"), &format!("token-{number}")));
     let gateway = config.ready();
-    let can_ask = era == Era::Modern || transport == Transport::Http;
+    let is_own = sharing == Sharing::Session;
+    let can_ask = is_own || era == Era::Modern || transport == Transport::Http;
     // What all calls share does not say whose a log message is: Waypost keeps it from everybody rather than guess.
     let can_hear_logs = |heard: u64, told: u64| match (transport, era) {
         (Transport::Http, _) => heard == told,
+        _ if is_own => heard == told,
         (Transport::Stdio | Transport::Sse, Era::Legacy) => heard == 0,
         (Transport::Stdio | Transport::Sse, Era::Modern) => heard <= told,
     };
@@ -329,25 +346,35 @@ fn crowd(era: Era, transport: Transport) {
 
 #[test]
 fn nothing_crosses_on_a_legacy_server_over_http() {
-    crowd(Era::Legacy, Transport::Http);
+    crowd(Era::Legacy, Transport::Http, Sharing::All);
 }
 
 #[test]
 fn nothing_crosses_on_a_legacy_server_over_stdio() {
-    crowd(Era::Legacy, Transport::Stdio);
+    crowd(Era::Legacy, Transport::Stdio, Sharing::All);
 }
 
 #[test]
 fn nothing_crosses_on_a_legacy_server_over_http_and_sse() {
-    crowd(Era::Legacy, Transport::Sse);
+    crowd(Era::Legacy, Transport::Sse, Sharing::All);
 }
 
 #[test]
 fn nothing_crosses_on_a_modern_server_over_http() {
-    crowd(Era::Modern, Transport::Http);
+    crowd(Era::Modern, Transport::Http, Sharing::All);
 }
 
 #[test]
 fn nothing_crosses_on_a_modern_server_over_stdio() {
-    crowd(Era::Modern, Transport::Stdio);
+    crowd(Era::Modern, Transport::Stdio, Sharing::All);
+}
+
+#[test]
+fn nothing_crosses_on_own_sessions_over_http() {
+    crowd(Era::Legacy, Transport::Http, Sharing::Session);
+}
+
+#[test]
+fn nothing_crosses_on_own_sessions_over_http_and_sse() {
+    crowd(Era::Legacy, Transport::Sse, Sharing::Session);
 }

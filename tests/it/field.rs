@@ -22,6 +22,7 @@ mod policy;
 mod rates;
 mod resources;
 mod schemas;
+mod sealed;
 mod sessions;
 mod stdio;
 mod streams;
