@@ -129,7 +129,7 @@ impl Dialer {
                     message: self.message_limit,
                     stream_idle: self.config.resilience.stream_idle,
                     budget: self.metrics.budget().clone(),
-                    write_stall: self.config.timeout,
+                    write_stall: self.config.longest_silence(),
                 };
                 let (unsolicited, attribution) = (Arc::clone(&unsolicited), tenancy.attribution);
                 let surroundings = stdio::Surroundings { unsolicited, attribution, bounds };
