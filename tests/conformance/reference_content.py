@@ -1,4 +1,4 @@
-"""What the first reference server hands out and asks: media, a schema, forms. Knows nothing of servers."""
+"""What the first reference server hands out and asks: media, a schema, resources, forms. Knows nothing of servers."""
 
 from __future__ import annotations
 
@@ -52,6 +52,18 @@ JSON_SCHEMA_2020_12: dict[str, Any] = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
+RESOURCES = [
+    types.Resource(uri="test://static-text", name="static-text", description="A text", mime_type="text/plain"),
+    types.Resource(uri="test://static-binary", name="static-binary", description="A picture", mime_type="image/png"),
+    types.Resource(
+        uri="test://watched-resource", name="watched", description="To subscribe to", mime_type="text/plain"
+    ),
+]
+TEMPLATES = [
+    types.ResourceTemplate(
+        uri_template="test://template/{id}/data", name="template", description="By id", mime_type="application/json"
+    )
+]
 
 
 def form(message: str, properties: dict[str, Any], required: list[str]) -> types.ElicitRequest:

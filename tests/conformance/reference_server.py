@@ -26,7 +26,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import PromptsListChanged, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from reference_content import JSON_SCHEMA_2020_12, PNG, WAV, form, sample
+from reference_content import JSON_SCHEMA_2020_12, PNG, RESOURCES, TEMPLATES, WAV, form, sample
 
 # The suite asks for sampling, roots and logging, which the newest revision deprecates.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
@@ -35,8 +35,6 @@ Result = types.CallToolResult | types.InputRequiredResult
 Handler = Callable[[Any, types.CallToolRequestParams], Awaitable[Result]]
 
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
-
-
 TOOLS: dict[str, types.Tool] = {}
 CALLS: dict[str, Handler] = {}
 BUS = InMemorySubscriptionBus()
@@ -368,20 +366,6 @@ async def trigger_prompt_change(ctx: Any, params: types.CallToolRequestParams) -
 
 
 # Resources
-
-RESOURCES = [
-    types.Resource(uri="test://static-text", name="static-text", description="A text", mime_type="text/plain"),
-    types.Resource(uri="test://static-binary", name="static-binary", description="A picture", mime_type="image/png"),
-    types.Resource(
-        uri="test://watched-resource", name="watched", description="To subscribe to", mime_type="text/plain"
-    ),
-]
-TEMPLATES = [
-    types.ResourceTemplate(
-        uri_template="test://template/{id}/data", name="template", description="By id", mime_type="application/json"
-    )
-]
-
 
 async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
     uri = str(params.uri)
