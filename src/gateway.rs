@@ -34,7 +34,8 @@ use arc_swap::ArcSwap;
 use crate::catalog::{ExposedNames, Snapshot};
 use crate::config::Config;
 use crate::exchange::{Call, Cancel, Outcome, Principal};
-use crate::telemetry::{LimitReached, LimitScope, Metrics};
+use crate::mcp::Method;
+use crate::telemetry::{LimitReached, LimitScope, Metrics, Table};
 
 use admit::admit;
 use breaker::Breaker;
@@ -96,9 +97,13 @@ impl Gateway {
                 .map(|upstream| Breaker::new(upstream.resilience.breaker))
                 .collect(),
             task_ids: TaskIds::new(&config),
-            own_tasks: OwnTasks::new(config.limits.listed_tasks),
+            own_tasks: OwnTasks::new(&config),
             current: ArcSwap::from_pointee(Current {
-                snapshot: Snapshot::merge(std::iter::empty(), filters),
+                snapshot: Snapshot::merge(
+                    std::iter::empty(),
+                    filters,
+                    config.roles.iter().map(refresh::role_filters),
+                ),
                 offers: upstreams.iter().map(|_| Arc::default()).collect(),
             }),
             feed: Feed::default(),
@@ -154,6 +159,7 @@ impl Gateway {
         let (used, relay) = (call.tasks().clone(), call.relay());
         let started = Instant::now();
         let tool = record.findings.tool.clone();
+        let called = tool.clone().filter(|_| method == Method::ToolsCall);
         let carried = async {
             match relay {
                 Some(relay) => relay.until((self, &used), upstream.call(call)).await,
@@ -171,7 +177,7 @@ impl Gateway {
                 error = expire(&cancel, upstream.name(), expiry) => Err(error),
             }
         };
-        let result = self.past_breaker(place, ended).await;
+        let result = self.past_breaker(place, called, ended).await;
         record.upstream_took(started.elapsed());
         self.expose_tasks(&used, self.rewrite(place, method, result?))
     }
@@ -179,6 +185,12 @@ impl Gateway {
     /// Tells the upstreams that a session has ended.
     pub fn end_session(&self, session: &Arc<str>) {
         self.upstreams.iter().for_each(|upstream| upstream.end_session(session));
+    }
+
+    /// Forgets what makes no difference any more. To be called about once a minute.
+    fn sweep(&self) {
+        self.guards.sweep();
+        self.metrics.set_entries(Table::EdgeCallers, self.guards.edge_callers());
     }
 
     /// Counts one request of `principal` at the edge, under the name that the limit counts it by.
@@ -199,7 +211,7 @@ impl Gateway {
     ) -> GatewayError {
         let upstream = target.and_then(|target| self.config.upstreams.get(target.upstream));
         LimitReached {
-            client: &principal.name,
+            client: self.config.label(principal.client),
             scope,
             upstream: upstream.map(|upstream| &*upstream.name),
             wait: error.retry_after.unwrap_or_default(),

@@ -5,6 +5,7 @@
 mod asks;
 mod events;
 mod family;
+mod identity;
 mod lifecycle;
 mod line;
 mod list;
@@ -12,6 +13,7 @@ mod log;
 mod metrics;
 mod own;
 mod process;
+mod resumption;
 mod subscriptions;
 mod throttle;
 mod trouble;
@@ -23,14 +25,19 @@ pub use events::{
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
     UpstreamStderr, UpstreamUnlisted,
 };
+pub use identity::{CredentialsRefused, KeysFailed, KeysRead};
 pub use lifecycle::{
     Launched, ListenFailed, Listening, RuleUnmatched, ServiceUntold, SignalIgnored, Stopped, Stopping,
 };
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{
-    InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind, Subscribed,
+    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind, Table,
 };
 pub use own::{OwnConnectionEnded, OwnConnectionFailed, OwnConnectionOpened};
-pub use subscriptions::SubscriptionLost;
-pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};
+pub use resumption::{Detached, EventsDropped, EventsKept, Resumption, StreamResumed};
+pub use subscriptions::{Subscribed, SubscriptionLost};
+pub use trouble::{
+    AcceptFailed, AcceptRecovered, BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed,
+    ToolBreakerClosed, ToolBreakerOpened,
+};

@@ -23,14 +23,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::ask::Questions;
 use super::endpoint::{Caller, Endpoint, quoted};
+use super::event_id::{Position, SessionPosition};
 use super::filter::Filter;
 use super::legacy_session::SessionUse;
 use super::reply::{Reply, object};
+use super::resumption::Resumption;
 use super::stream::{KEEP_ALIVE, event_stream};
 use crate::exchange::Inquiry;
 use crate::gateway::{Change, EdgeCaller, Following, Watch};
 use crate::mcp::{Id, ListKind, key};
-use crate::telemetry::{Metrics, OpenStream, StreamKind};
+use crate::telemetry::Resumption::Whole;
+use crate::telemetry::{Metrics, OpenStream, StreamKind, StreamResumed};
 use crate::translate::input::Question;
 use crate::wire::sse;
 
@@ -105,7 +108,7 @@ pub(super) enum Piece {
 /// On whose behalf a stream speaks.
 enum Voice {
     /// A session's, until the token says that it is no longer the session's stream.
-    Session(SessionUse, CancellationToken),
+    Session { session: SessionUse, kept: CancellationToken, resumption: Arc<Resumption> },
     /// That of the subscription with this id.
     Subscription(Id),
 }
@@ -125,13 +128,26 @@ enum Next {
 
 impl Listening {
     /// The stream of a session, in the place of one that it may have open. It begins with what changed since
-    /// the session was told last.
-    pub(super) fn session(endpoint: &Endpoint, caller: &Caller, session: &SessionUse, place: Place) -> Self {
+    /// the session was told last, or since the event that its client comes back to.
+    pub(super) fn session(
+        endpoint: &Endpoint,
+        (caller, session): (&Caller, &SessionUse),
+        since: Option<SessionPosition>,
+        place: Place,
+    ) -> Self {
         let kept = session.open_stream();
         let following = Arc::clone(session.following());
-        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen(), following);
+        if let Some(since) = &since {
+            let (client, kind) = (&*caller.principal.name, "session");
+            StreamResumed { client, kind, found: Whole }.emit(endpoint.gateway.metrics());
+            following.rewind(since.updates);
+        }
+        let seen = since.map(|since| since.seen).or_else(|| session.seen());
+        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, seen, following);
+        let resumption = Arc::clone(&endpoint.resumption);
         let opening = Box::pin(std::future::ready(Piece::Silence));
-        let listening = Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), opening), place);
+        let voice = Voice::Session { session: session.clone(), kept, resumption };
+        let listening = Self::new(endpoint, watch, (voice, opening), place);
         Self { inquiries: Some(session.peer.listen()), ..listening }
     }
 
@@ -177,13 +193,38 @@ impl Listening {
     /// The stream as a response.
     pub(super) fn into_response(self) -> Response {
         let frames = stream::unfold(self, |mut listening| async move {
+            let is_opening = listening.opening.is_some();
             let frame = match listening.next().await? {
-                Piece::Message(message) => sse::write_event(None, None, &message),
+                Piece::Message(message) => sse::write_event(None, listening.id().as_deref(), &message),
+                Piece::Silence if is_opening => listening.priming().unwrap_or(KEEP_ALIVE),
                 Piece::Silence => KEEP_ALIVE,
             };
             Some((Ok::<_, Infallible>(frame), listening))
         });
         event_stream(Body::from_stream(frames))
+    }
+
+    /// The id of the last event; only a session's have any.
+    fn id(&self) -> Option<String> {
+        match &self.voice {
+            Voice::Session { session, resumption, .. } => resumption.id(session, &self.position(session)),
+            Voice::Subscription(_) => None,
+        }
+    }
+
+    fn priming(&self) -> Option<Bytes> {
+        match &self.voice {
+            Voice::Session { session, resumption, .. } => {
+                resumption.priming(session, &self.position(session))
+            }
+            Voice::Subscription(_) => None,
+        }
+    }
+
+    /// What the client knows once it has received the last event.
+    fn position(&self, session: &SessionUse) -> Position {
+        let (seen, updates) = (self.watch.seen().clone(), session.following().given());
+        Position::Session(SessionPosition { seen, updates })
     }
 
     /// The next piece of the stream; `None` at its end. Cancel safe.
@@ -211,7 +252,7 @@ impl Listening {
 
     async fn wait(&mut self) -> Next {
         let ended = match &self.voice {
-            Voice::Session(_, kept) => Some(kept),
+            Voice::Session { kept, .. } => Some(kept),
             Voice::Subscription(_) => None,
         };
         let is_opening = self.opening.is_some();
@@ -228,14 +269,14 @@ impl Listening {
 
     /// Puts a question to the client of the session; its answer comes by itself.
     fn ask(&self, inquiry: Inquiry) -> Piece {
-        let Voice::Session(session, _) = &self.voice else { return Piece::Silence };
+        let Voice::Session { session, .. } = &self.voice else { return Piece::Silence };
         let id = self.questions.expect(&session.id, inquiry.answer);
         Piece::Message(Question::of(&inquiry.request).write(&Id::from(id)))
     }
 
     fn tell(&self, change: Change) -> Bytes {
         let meta = match &self.voice {
-            Voice::Session(session, _) => {
+            Voice::Session { session, .. } => {
                 session.set_seen(self.watch.seen().clone());
                 None
             }
@@ -254,7 +295,7 @@ impl Listening {
     /// What is said when the gateway stops: a subscription ends with its result.
     fn farewell(&self) -> Option<Bytes> {
         match &self.voice {
-            Voice::Session(..) => None,
+            Voice::Session { .. } => None,
             Voice::Subscription(id) => {
                 let meta = tag(id, Some(self.server_info.clone()));
                 let members = [("resultType", Some(quoted("complete"))), ("_meta", Some(meta))];

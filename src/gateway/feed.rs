@@ -39,6 +39,11 @@ impl Feed {
 pub struct Seen(Vec<(ListKind, Box<str>)>);
 
 impl Seen {
+    /// The digests.
+    pub fn digests(&self) -> impl Iterator<Item = (ListKind, &str)> {
+        self.0.iter().map(|(kind, digest)| (*kind, &**digest))
+    }
+
     fn of(&self, kind: ListKind) -> Option<&str> {
         self.0.iter().find(|(seen, _)| *seen == kind).map(|(_, digest)| &**digest)
     }
@@ -48,6 +53,12 @@ impl Seen {
             Some((_, there)) => *there = digest,
             None => self.0.push((kind, digest)),
         }
+    }
+}
+
+impl FromIterator<(ListKind, Box<str>)> for Seen {
+    fn from_iter<T: IntoIterator<Item = (ListKind, Box<str>)>>(digests: T) -> Self {
+        Self(digests.into_iter().collect())
     }
 }
 
@@ -104,16 +115,16 @@ impl Gateway {
     pub fn seen(&self, principal: &Principal) -> Seen {
         let mut seen = Seen::default();
         for kind in ListKind::ALL {
-            if let Some(digest) = self.digest(kind, principal.client) {
+            if let Some(digest) = self.digest(kind, principal) {
                 seen.note(kind, digest);
             }
         }
         seen
     }
 
-    fn digest(&self, kind: ListKind, client: usize) -> Option<Box<str>> {
+    fn digest(&self, kind: ListKind, principal: &Principal) -> Option<Box<str>> {
         let current = self.current.load();
-        current.snapshot.view(kind, client).map(|view| view.digest().into())
+        current.snapshot.view(kind, principal).map(|view| view.digest().into())
     }
 }
 
@@ -147,7 +158,7 @@ impl Watch {
     fn take(&mut self) -> Option<Change> {
         let mut found = None;
         for kind in &self.kinds {
-            let Some(digest) = self.gateway.digest(*kind, self.principal.client) else { continue };
+            let Some(digest) = self.gateway.digest(*kind, &self.principal) else { continue };
             if self.seen.of(*kind) == Some(&*digest) {
                 continue;
             }

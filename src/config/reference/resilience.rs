@@ -97,7 +97,8 @@ pub(crate) static BREAKER: Table = Table {
     path: "upstreams.<name>.breaker",
     about: "When it is not called for a while: after failures in a row. A failure is a call that was sent and not \
             answered: timed out, or lost with its connection. Any answer, errors of tools too, is none. After that \
-            while one call is let through to see.",
+            while one call is let through to see. A single tool whose calls time out is spared in the same way, and \
+            the others are called on: only failures of several tools, or lost connections, are those of the upstream.",
     keys: &[&BREAKER_FAILURES, &BREAKER_OPEN],
     later: &[],
     foreign: &[],
@@ -126,7 +127,8 @@ pub(crate) static BREAKER_OPEN: Key<Bounded<Duration>> = Key {
 
 pub(crate) static RETRY: Key<Choice> = Key {
     name: "retry",
-    about: "Which calls are sent once more that were lost with their connection and may have been executed: `hinted` \
+    about: "Which calls are sent once more that were lost and may have been executed (their connection broke, or an \
+            HTTP error came that is no answer of the server's, such as 502): `hinted` \
             is reads, and tools with `readOnlyHint` or `idempotentHint`; `always` is all, `never` none. The caller of \
             any other is told that the outcome is unknown. What was certainly not executed does not count.",
     form: Choice { words: &["hinted", "never", "always"], default: "hinted" },
