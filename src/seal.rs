@@ -200,6 +200,37 @@ mod tests {
         }
 
         #[test]
+        fn what_is_cut_or_grown_is_refused(content in proptest::collection::vec(any::<u8>(), 0..64), at in any::<prop::sample::Index>(), more in "[A-Za-z0-9_=-]{1,8}") {
+            let sealer = sealer(Some("k"));
+            let token = sealer.seal(17, &content).unwrap();
+            let (begin, end) = token.split_at(at.index(token.len()));
+            prop_assert_eq!(sealer.open(begin), None);
+            prop_assert_eq!(sealer.open(&format!("{token}{more}")), None);
+            prop_assert_eq!(sealer.open(&format!("{begin}{more}{end}")), None);
+        }
+
+        #[test]
+        fn halves_of_two_tokens_are_none(one in any::<[u8; 16]>(), two in any::<[u8; 16]>(), at in any::<prop::sample::Index>()) {
+            let sealer = sealer(Some("k"));
+            let (first, second) = (sealer.seal(17, &one).unwrap(), sealer.seal(17, &two).unwrap());
+            let at = at.index(first.len());
+            let mixed = format!("{}{}", first.split_at(at).0, second.split_at(at).1);
+            prop_assert!(mixed == second || sealer.open(&mixed).is_none());
+        }
+
+        #[test]
+        fn a_token_of_another_purpose_is_refused(content in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let idle_timeout = Duration::from_secs(1);
+            let config = Sessions { idle_timeout, keep_alive: idle_timeout, key: Some("k".to_owned().into()) };
+            let purposes = [Purpose::Session, Purpose::RequestState, Purpose::Task];
+            for (made, read) in purposes.iter().flat_map(|made| purposes.iter().map(move |read| (made, read))) {
+                let token = Sealer::new(&config, *made).unwrap().seal(17, &content).unwrap();
+                let opened = Sealer::new(&config, *read).unwrap().open(&token);
+                prop_assert_eq!(opened.is_some(), made == read);
+            }
+        }
+
+        #[test]
         fn no_text_opens_by_chance(text in ".{0,200}") {
             prop_assert_eq!(sealer(Some("k")).open(&text), None);
         }

@@ -21,8 +21,12 @@ CONDITIONS = {"@legacy-client", "@modern-client"}
 EXPECTED = "expected-client-{}.txt"
 
 
+# Why some of the suite's scenarios are not run.
+NOT_RUN = "because Waypost shows a server the credential that is configured and signs in nowhere"
+
+
 def is_judged(scenario: str) -> bool:
-    """Waypost shows a server the credential that is configured, and signs in nowhere; extensions are optional."""
+    """Not signing in, see above; and no extensions, which are optional."""
     return not scenario.startswith(("auth/", "sep-2640-"))
 
 
@@ -65,6 +69,8 @@ def run_client_side(tally: Tally, work: Path, revisions: list[str], *, direct_on
         direct = run_cell(revision, env, work / f"client-direct-{revision}")
         cell = Cell(f"{revision} client alone", direct, required=scored)
         cell.judge(tally)
+        left = sorted(applicable(revision, "client") - direct.scenarios.keys())
+        print(f"{revision} client: {len(left)} scenarios are not run, {NOT_RUN}: {', '.join(left)}", flush=True)
         if direct_only:
             continue
         expected = read_expectations(EXPECTED.format(revision), CONDITIONS)

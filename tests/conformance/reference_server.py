@@ -2,21 +2,20 @@
 
 The suite calls fixed names; what each must do is written in the suite's own scenario descriptions.
 Run as ``reference_server.py stdio`` or ``reference_server.py http PORT`` (endpoint ``/mcp`` on loopback).
+``reference_server.py surface`` prints what it lists, which the reference servers on other SDKs list likewise.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import struct
 import sys
 import warnings
-import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import mcp_types as types
+import reference_more
 import reference_tasks
 import uvicorn
 from mcp.server.lowlevel.server import NotificationOptions, Server
@@ -28,6 +27,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import PromptsListChanged, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from reference_content import JSON_SCHEMA_2020_12, PNG, RESOURCES, TEMPLATES, WAV, form, sample
 
 # The suite asks for sampling, roots and logging, which the newest revision deprecates.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
@@ -36,28 +36,6 @@ Result = types.CallToolResult | types.InputRequiredResult
 Handler = Callable[[Any, types.CallToolRequestParams], Awaitable[Result]]
 
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
-
-
-def red_pixel_png() -> str:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
-    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
-    png += chunk(b"IDAT", zlib.compress(b"\x00\xff\x00\x00")) + chunk(b"IEND", b"")
-    return base64.b64encode(png).decode()
-
-
-def silent_wav() -> str:
-    samples = b"\x80" * 8
-    form = struct.pack("<HHIIHH", 1, 1, 8000, 8000, 1, 8)
-    body = b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(samples)) + samples
-    return base64.b64encode(b"RIFF" + struct.pack("<I", len(body)) + body).decode()
-
-
-PNG = red_pixel_png()
-WAV = silent_wav()
-
 TOOLS: dict[str, types.Tool] = {}
 CALLS: dict[str, Handler] = {}
 BUS = InMemorySubscriptionBus()
@@ -91,18 +69,6 @@ def accepted(params: types.CallToolRequestParams | types.GetPromptRequestParams,
     if isinstance(answer, types.ElicitResult) and answer.action == "accept":
         return dict(answer.content or {})
     return None
-
-
-def form(message: str, properties: dict[str, Any], required: list[str]) -> types.ElicitRequest:
-    schema = {"type": "object", "properties": properties, "required": required}
-    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
-
-
-def sample(prompt: str, max_tokens: int) -> types.CreateMessageRequest:
-    message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=prompt))
-    return types.CreateMessageRequest(
-        params=types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens)
-    )
 
 
 # Content
@@ -210,31 +176,6 @@ class Events(EventStore):
 
 
 # Schemas and headers
-
-JSON_SCHEMA_2020_12: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "type": "object",
-    "$defs": {
-        "address": {
-            "$anchor": "addressDef",
-            "type": "object",
-            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
-        }
-    },
-    "properties": {
-        "name": {"type": "string"},
-        "address": {"$ref": "#/$defs/address"},
-        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-        "phone": {"type": "string"},
-        "email": {"type": "string"},
-    },
-    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
-    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
-    "then": {"required": ["phone"]},
-    "else": {"required": ["email"]},
-    "additionalProperties": False,
-}
-
 
 @tool("json_schema_2020_12_tool", "Tool with JSON Schema 2020-12 features", JSON_SCHEMA_2020_12)
 async def json_schema_tool(ctx: Any, params: types.CallToolRequestParams) -> Result:
@@ -455,20 +396,6 @@ async def trigger_prompt_change(ctx: Any, params: types.CallToolRequestParams) -
 
 # Resources
 
-RESOURCES = [
-    types.Resource(uri="test://static-text", name="static-text", description="A text", mime_type="text/plain"),
-    types.Resource(uri="test://static-binary", name="static-binary", description="A picture", mime_type="image/png"),
-    types.Resource(
-        uri="test://watched-resource", name="watched", description="To subscribe to", mime_type="text/plain"
-    ),
-]
-TEMPLATES = [
-    types.ResourceTemplate(
-        uri_template="test://template/{id}/data", name="template", description="By id", mime_type="application/json"
-    )
-]
-
-
 async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
     uri = str(params.uri)
     contents: types.TextResourceContents | types.BlobResourceContents
@@ -562,13 +489,25 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> Result:
     handler = CALLS.get(params.name)
     if handler is None:
         raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
+    return await answering(handler, ctx, params)
+
+
+async def answering(handler: Callable[[Any, Any], Awaitable[Any]], ctx: Any, params: Any) -> Any:
+    """What a handler says in the end, when it has asked a client of an older revision all that it wants to know."""
     result = await handler(ctx, params)
     rounds = 0
     while isinstance(result, types.InputRequiredResult) and not is_modern(ctx):
         rounds += 1
         if rounds > MOST_ROUNDS:
             raise MCPError(types.INTERNAL_ERROR, "The answers lead nowhere")
-        answers = {key: await put(ctx, request) for key, request in (result.input_requests or {}).items()}
+        answers: dict[str, Any] = {}
+
+        async def ask(key: str, request: Any, answers: dict[str, Any] = answers) -> None:
+            answers[key] = await put(ctx, request)
+
+        async with anyio.create_task_group() as tasks:
+            for key, request in (result.input_requests or {}).items():
+                tasks.start_soon(ask, key, request)
         update = {"input_responses": answers, "request_state": result.request_state}
         result = await handler(ctx, params.model_copy(update=update))
     return result
@@ -585,7 +524,9 @@ ANSWERS: dict[str, type[Any]] = {
 async def put(ctx: Any, request: Any) -> Any:
     """Asks the client of an older revision while its call is running, on the stream of that call."""
     related = ServerMessageMetadata(related_request_id=ctx.request_id)
-    return await ctx.session.send_request(request, ANSWERS[request.method], metadata=related)
+    may_use_tools = getattr(request.params, "tools", None)
+    kind = types.CreateMessageResultWithTools if may_use_tools else ANSWERS[request.method]
+    return await ctx.session.send_request(request, kind, metadata=related)
 
 
 async def list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:
@@ -611,6 +552,9 @@ async def accept(ctx: Any, params: Any) -> types.EmptyResult:
     return types.EmptyResult()
 
 
+reference_more.register(tool, BUS, is_modern)
+
+
 def build() -> Server[Any]:
     server: Server[Any] = Server(
         "conformance-reference",
@@ -625,7 +569,7 @@ def build() -> Server[Any]:
         on_unsubscribe_resource=accept,
         on_subscriptions_listen=ListenHandler(BUS),
         on_list_prompts=list_prompts,
-        on_get_prompt=get_prompt,
+        on_get_prompt=lambda ctx, params: answering(get_prompt, ctx, params),
         on_completion=complete,
         on_set_logging_level=accept,
     )
@@ -640,9 +584,29 @@ async def serve_stdio(server: Server[Any]) -> None:
         await server.run(read, write, server.create_initialization_options(changes))
 
 
+EXTENDED = {"test_tool_with_task"}
+
+
+def surface() -> dict[str, list[Any]]:
+    def plain(models: Any) -> list[Any]:
+        return [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in models]
+
+    # What the suite scores; the tools of extensions are this server's alone.
+    tools = [one for one in TOOLS.values() if one.name.startswith(("test_", "json_")) and one.name not in EXTENDED]
+    return {
+        "tools": plain(tools),
+        "resources": plain(RESOURCES),
+        "resourceTemplates": plain(TEMPLATES),
+        "prompts": plain(PROMPTS.values()),
+        "added": plain([EXTRA_TOOL, EXTRA_PROMPT]),
+    }
+
+
 def main() -> None:
     server = build()
     match sys.argv[1:]:
+        case ["surface"]:
+            print(json.dumps(surface()))
         case ["stdio"]:
             anyio.run(serve_stdio, server)
         case ["http", port]:

@@ -3,7 +3,8 @@
 
 The servers come from npm and PyPI, and from `servers/` on the official SDKs; the clients in `clients/` are thin
 programs on the official SDKs that carry out a plan and print what they saw. All judgement is on this side. With
-`--direct` the clients talk to each HTTP server without Waypost, which shows what the peers can do on their own.
+`--direct` the clients talk to each HTTP server without Waypost, which shows what the peers can do on their own; with
+`--matrix` only the matrix of SDKs is run.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from upstreams import LEGACY, MODERN, Server, make_servers, own_calls
 
 from examples import run_examples
 from extensions import run_extensions
+from matrix import run_matrix
 from oauth import run_oauth
 from resumption import run_resumption
 
@@ -237,6 +239,7 @@ def run_launched(tally: Tally, servers: list[Server], work: Path, upstream_token
 
 def main() -> int:
     direct = sys.argv[1:] == ["--direct"]
+    matrix_only = sys.argv[1:] == ["--matrix"]
     set_up()
     if not direct:
         require_waypost()
@@ -247,12 +250,15 @@ def main() -> int:
     processes: list[Process] = []
     with stopping(processes):
         servers = make_servers(work, processes, upstream_token)
-        if direct:
+        if matrix_only:
+            run_matrix(tally, processes, work)
+        elif direct:
             run_directly(tally, servers, work)
         else:
             run_through_waypost(tally, servers, processes, work, upstream_token)
             run_launched(tally, servers, work, upstream_token)
             run_extensions(tally, processes, work)
+            run_matrix(tally, processes, work)
             run_resumption(tally, processes, work)
             run_oauth(tally, processes, work)
             run_examples(tally, processes, work)

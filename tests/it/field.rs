@@ -24,6 +24,7 @@ mod rates;
 mod resources;
 mod resume;
 mod schemas;
+mod sealed;
 mod sessions;
 mod stdio;
 mod streams;

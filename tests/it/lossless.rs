@@ -2,6 +2,8 @@
 //! both transports, save the listed rewrites: the id, the exposed name, the reserved `_meta` keys of the hop,
 //! and what the eras add to a result (`resultType`, `serverInfo`).
 
+mod generated;
+
 use crate::support::client::{Client, with_meta};
 use crate::support::gateway::Config;
 use crate::support::json::{get, members, members_without, quoted, replaced};

@@ -17,6 +17,7 @@
 
 mod cli;
 mod container;
+mod crowd;
 mod deadlines;
 mod direct;
 mod examples;

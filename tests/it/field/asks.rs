@@ -13,7 +13,7 @@ use crate::support::upstream::Upstream;
 use crate::support::{at_once, eventually};
 
 /// What a client says that can answer everything.
-const ABLE: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}"#;
+pub(super) const ABLE: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}"#;
 
 /// A question with a nonce in it.
 fn elicitation(nonce: &str) -> String {
@@ -184,12 +184,12 @@ fn questions_that_nobody_answers_end() {
 
 /// A legacy server whose tool `ask` asks for a name and for roots at once, then for a sample, and then tells
 /// what it heard.
-struct Legacy {
-    up: Upstream,
+pub(super) struct Legacy {
+    pub(super) up: Upstream,
 }
 
 impl Legacy {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let heard: std::sync::Arc<std::sync::Mutex<Vec<(String, String)>>> = std::sync::Arc::default();
         let hearing = std::sync::Arc::clone(&heard);
         let wait = move |id: &str| {
@@ -277,7 +277,7 @@ fn s2c_05_a_legacy_server_hears_at_once_that_its_caller_cannot_answer() {
 }
 
 /// The retry of a call whose questions were `asked`, by a modern client.
-fn retry(client: &Client, asked: &Value, nonce: &str, answers: Value) -> Value {
+pub(super) fn retry(client: &Client, asked: &Value, nonce: &str, answers: Value) -> Value {
     let state = &asked["result"]["requestState"];
     let params = format!(
         r#"{{"name":"up__ask","arguments":{{"nonce":"{nonce}"}},"inputResponses":{answers},"requestState":{state},"_meta":{{"progressToken":"second"}}}}"#
@@ -286,7 +286,7 @@ fn retry(client: &Client, asked: &Value, nonce: &str, answers: Value) -> Value {
 }
 
 /// The keys of the questions by their methods.
-fn keys(asked: &Value) -> std::collections::HashMap<String, String> {
+pub(super) fn keys(asked: &Value) -> std::collections::HashMap<String, String> {
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
     let requests = asked["result"]["inputRequests"].as_object().unwrap();
     requests.iter().map(|(key, asked)| (asked["method"].as_str().unwrap().to_owned(), key.clone())).collect()

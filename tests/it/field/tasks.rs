@@ -57,7 +57,7 @@ fn list(turn: &Turn, tasks: &Tasks) {
 }
 
 /// A server whose tool `slow` becomes a task where its era and its client have that; the ids begin with `own`.
-fn tasking(era: Era, own: &'static str) -> Script {
+pub(super) fn tasking(era: Era, own: &'static str) -> Script {
     let tasks = Tasks::default();
     let mut script = Script::of(era).listed(SLOW);
     script.capabilities = match era {
@@ -118,7 +118,7 @@ fn tasking(era: Era, own: &'static str) -> Script {
 }
 
 /// A client of the era that knows the tasks of its era.
-fn able(gateway: &Gateway, era: Era) -> Client {
+pub(super) fn able(gateway: &Gateway, era: Era) -> Client {
     match era {
         Era::Legacy => Client::legacy(gateway),
         Era::Modern => Client::modern(gateway).able(EXTENSION),
@@ -126,19 +126,19 @@ fn able(gateway: &Gateway, era: Era) -> Client {
 }
 
 /// Starts a task and gives the answer.
-fn start(client: &Client, tool: &str, say: &str) -> Value {
+pub(super) fn start(client: &Client, tool: &str, say: &str) -> Value {
     let task = if client.era == Era::Legacy { r#","task":{"ttl":60000}"# } else { "" };
     let params = format!(r#"{{"name":"{tool}","arguments":{{"say":{}}}{task}}}"#, quoted(say));
     client.request("tools/call", &params).send().json()
 }
 
-fn id_of(answer: &Value) -> String {
+pub(super) fn id_of(answer: &Value) -> String {
     let result = &answer["result"];
     let id = result["task"]["taskId"].as_str().or(result["taskId"].as_str());
     id.unwrap_or_else(|| panic!("no task: {answer}")).to_owned()
 }
 
-fn ask(client: &Client, method: &str, id: &str) -> Value {
+pub(super) fn ask(client: &Client, method: &str, id: &str) -> Value {
     let more = if method == "tasks/update" { r#","inputResponses":{}"# } else { "" };
     client.request(method, &format!(r#"{{"taskId":{}{more}}}"#, quoted(id))).send().json()
 }
