@@ -1,10 +1,11 @@
-//! What is offered: the merged lists of all upstreams at one instant, as each client may see them.
+//! What is offered: the merged lists of the upstreams of one endpoint at one instant, as each client may see them.
 //!
 //! A snapshot is pure data, made from the offers and the configuration alone: the same input gives the same
 //! bytes, in whatever order the upstreams came up.
 //!
 //! Must not know: upstreams as peers, how anything is transported.
 
+mod candidate;
 mod implied;
 mod list;
 mod merge;
@@ -14,9 +15,10 @@ mod rewrite;
 mod template;
 mod uri;
 
+pub use candidate::Candidate;
 pub use list::Entry;
 pub use merge::{Finding, Listed, Location, Snapshot, Source};
 pub use name::ExposedNames;
 pub use page::{CursorError, View};
 pub use rewrite::Tags;
-pub use uri::{admits, admits_uri, split_tag};
+pub use uri::{admits_uri, split_tag};

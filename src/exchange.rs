@@ -19,13 +19,23 @@ use crate::mcp::{Method, Notification, Raw, Request, Response, TaskMode};
 
 pub use budget::{Budget, Exhausted, Share};
 
-/// The caller of a call, authenticated.
+/// The caller of a call, authenticated, and the endpoint at which it calls: what it may do depends on both.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Principal {
     /// Its place in the configuration's list of clients (the anonymous client is one of them).
     pub client: usize,
     /// Its name: the key under `clients`, or `anonymous`.
     pub name: Arc<str>,
+    /// The place of the endpoint in the configuration.
+    pub endpoint: usize,
+}
+
+impl Principal {
+    /// The same caller at the endpoint at this place.
+    #[must_use]
+    pub fn at(self, endpoint: usize) -> Self {
+        Self { endpoint, ..self }
+    }
 }
 
 /// One client request on its way through the gateway.

@@ -89,7 +89,7 @@ impl Authenticator {
 
     fn principal(&self, place: usize) -> Option<Principal> {
         let name = self.names.get(place)?;
-        Some(Principal { client: place, name: Arc::clone(name) })
+        Some(Principal { client: place, name: Arc::clone(name), endpoint: 0 })
     }
 
     /// Whether this principal is the client that callers without credentials are.

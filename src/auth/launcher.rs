@@ -34,7 +34,11 @@ pub fn launched_by(config: &Config, name: Option<&str>) -> Result<Principal, Lau
     }
     let meant = config.clients.iter().enumerate().find(|(_, client)| is_meant(client));
     match (meant, name) {
-        (Some((place, client)), _) => Ok(Principal { client: place, name: Arc::clone(&client.name) }),
+        (Some((place, client)), _) => Ok(Principal {
+            client: place,
+            name: Arc::clone(&client.name),
+            endpoint: config.endpoint(None).unwrap_or_default(),
+        }),
         (None, Some(name)) => Err(LaunchError::Unknown(name.to_owned(), names(config))),
         (None, None) => Err(LaunchError::Unnamed(names(config))),
     }

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use crate::config::Filter;
-use crate::mcp::ListKind;
 
 /// Stands between a URI and the name of its upstream.
 const TAG: &str = "#@";
@@ -17,17 +16,6 @@ pub(super) fn tagged(uri: &str, upstream: &str) -> String {
 #[must_use]
 pub fn split_tag(uri: &str) -> Option<(&str, &str)> {
     uri.rsplit_once(TAG)
-}
-
-/// Whether a filter of a role or a client lets an entry through: tools and prompts by the exposed name, all
-/// else by the native one.
-#[must_use]
-pub fn admits(filter: &Filter, kind: ListKind, (exposed, native): (&str, &str)) -> bool {
-    match kind {
-        ListKind::Tools | ListKind::Prompts => filter.admits(exposed),
-        ListKind::Resources => admits_uri(filter, native),
-        ListKind::Templates => filter.admits(native),
-    }
 }
 
 /// Whether a filter lets a URI through, however it is spelled.

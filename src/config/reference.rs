@@ -6,6 +6,7 @@
 //! Must not know: how values are read, what becomes of them.
 
 mod client;
+mod endpoint;
 mod foreign;
 mod gateway;
 mod identity;
@@ -16,6 +17,7 @@ mod upstream;
 use std::fmt::Debug;
 
 pub(crate) use client::*;
+pub(crate) use endpoint::*;
 pub(crate) use foreign::*;
 pub(crate) use gateway::*;
 pub(crate) use identity::*;

@@ -1,14 +1,14 @@
 //! What one layer of the file lets through. Layers only narrow: what a client may use is what every layer
-//! lets through, that of the upstream, those of its roles, and its own.
+//! lets through, that of the upstream, that of the endpoint, those of its roles, and its own.
 //!
 //! Must not know: what is offered.
 
 use std::sync::Arc;
 
-use super::{ClientConfig, Filter, UpstreamConfig};
+use super::{ClientConfig, Config, Filter, UpstreamConfig};
 use crate::mcp::ListKind;
 
-/// The rules of an upstream, a role or a client.
+/// The rules of an upstream, an endpoint, a role or a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// Which tools: of an upstream by native names, else by exposed ones.
@@ -35,7 +35,7 @@ pub struct RoleConfig {
 /// One layer, and whose it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer<'a> {
-    /// Where in the file: `upstreams`, `roles` or `clients`.
+    /// Where in the file: `upstreams`, `endpoints`, `roles` or `clients`.
     pub section: &'static str,
     /// Its key there.
     pub name: &'a str,
@@ -66,6 +66,20 @@ impl UpstreamConfig {
     #[must_use]
     pub fn layer(&self) -> Layer<'_> {
         Layer { section: "upstreams", name: &self.name, rules: &self.rules }
+    }
+}
+
+impl Config {
+    /// The layers over exposed names that hold for a client at an endpoint, by their places: that of the endpoint,
+    /// then those of the client.
+    pub fn layers(&self, endpoint: usize, client: usize) -> impl Iterator<Item = Layer<'_>> {
+        let endpoint = self.endpoints.get(endpoint).map(|endpoint| Layer {
+            section: "endpoints",
+            name: &endpoint.path,
+            rules: &endpoint.rules,
+        });
+        let client = self.clients.get(client);
+        endpoint.into_iter().chain(client.into_iter().flat_map(ClientConfig::layers))
     }
 }
 

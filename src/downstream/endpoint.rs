@@ -28,7 +28,7 @@ use crate::telemetry::{ClientRefused, StreamKind};
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers::SESSION_ID;
 
-/// One endpoint and all that its requests share.
+/// All that the requests share, at whichever endpoint they come.
 pub(super) struct Endpoint {
     pub(super) gateway: Arc<Gateway>,
     pub(super) authenticator: Authenticator,
@@ -136,7 +136,7 @@ impl Endpoint {
         if !headers.contains_key(SESSION_ID) {
             return Presented::Absent;
         }
-        let found = single(headers, SESSION_ID).and_then(|id| self.sessions.find(id, &caller.principal.name));
+        let found = single(headers, SESSION_ID).and_then(|id| self.sessions.find(id, &caller.principal));
         found.map_or(Presented::Unknown, Presented::Live)
     }
 
@@ -232,8 +232,8 @@ impl Caller {
     pub(super) fn scope(&self, session: Option<&SessionUse>) -> Scope {
         match (session, &self.edge) {
             (Some(session), _) => Scope::Session(Arc::clone(&session.id)),
-            (None, EdgeCaller::Client(client)) => Scope::Client(*client),
-            (None, EdgeCaller::Address(address)) => Scope::Address(*address),
+            (None, EdgeCaller::Client(client)) => Scope::Client(*client, self.principal.endpoint),
+            (None, EdgeCaller::Address(address)) => Scope::Address(*address, self.principal.endpoint),
         }
     }
 }

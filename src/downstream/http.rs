@@ -133,12 +133,21 @@ async fn route(router: Router, request: http::Request<Body>) -> Response {
 }
 
 fn router(endpoint: Arc<Endpoint>) -> Router {
-    Router::new()
-        .route("/mcp", any(mcp))
-        .route("/mcp/", any(mcp))
-        .route("/sse", any(old_stream))
-        .route("/sse/", any(old_stream))
-        .route(sse::MESSAGES, any(old_message))
+    let config = Arc::clone(endpoint.gateway.config());
+    let mut router = Router::new();
+    for (place, served) in config.endpoints.iter().enumerate() {
+        let serve = any(move |State(endpoint), request| mcp(endpoint, place, request));
+        let open = any(move |State(endpoint), request| old_stream(endpoint, place, request));
+        let take = any(move |State(endpoint), request| old_message(endpoint, place, request));
+        let stream = sse::stream_path(&served.path);
+        router = router
+            .route(&served.path, serve.clone())
+            .route(&format!("{}/", served.path), serve)
+            .route(&stream, open.clone())
+            .route(&format!("{stream}/"), open)
+            .route(&sse::messages_path(&served.path), take);
+    }
+    router
         .route("/healthz", any(healthz))
         .fallback(elsewhere)
         .layer(CatchPanicLayer::custom(panicked))
@@ -149,11 +158,13 @@ async fn healthz() -> Response {
     Response::new(Body::from("ok\n"))
 }
 
-async fn elsewhere() -> Response {
-    stream::respond(Reply::transport(
-        StatusCode::NOT_FOUND,
-        "there is nothing here; the MCP endpoint is /mcp",
-    ))
+async fn elsewhere(State(endpoint): State<Arc<Endpoint>>) -> Response {
+    // Of several, a stranger need not know which there are.
+    let text = match endpoint.gateway.config().endpoints.as_slice() {
+        [only] => format!("there is nothing here; the MCP endpoint is {}", only.path),
+        _ => "there is no endpoint at this path; whoever runs this gateway knows which there are".to_owned(),
+    };
+    stream::respond(Reply::transport(StatusCode::NOT_FOUND, text))
 }
 
 fn panicked(_payload: Box<dyn Any + Send + 'static>) -> Response {
@@ -170,12 +181,12 @@ pub(super) fn answer(endpoint: &Endpoint, reply: Reply, accepts: Accepts) -> Res
     }
 }
 
-async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+async fn mcp(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Response {
     if request.method() == Verb::OPTIONS {
         return stream::respond(Reply::no_content().header(ALLOW, ALLOWED));
     }
     let (parts, body) = request.into_parts();
-    let caller = match caller(&endpoint, &parts) {
+    let caller = match caller(&endpoint, place, &parts) {
         Ok(caller) => caller,
         Err(refusal) => return answer(&endpoint, refusal, Accepts::Both),
     };
@@ -191,12 +202,13 @@ async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Respons
     }
 }
 
-/// Who sent a request.
-fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
+/// Who sent a request to the endpoint at this place.
+fn caller(endpoint: &Endpoint, place: usize, parts: &Parts) -> Result<Caller, Reply> {
     let principal = endpoint.authenticator.authenticate(&parts.headers).map_err(|error| {
         Reply::transport(StatusCode::UNAUTHORIZED, error.to_string())
             .header(WWW_AUTHENTICATE, HeaderValue::from_static(error.challenge()))
     })?;
+    let principal = principal.at(place);
     let address = parts.extensions.get::<Peer>().map(|peer| peer.0);
     let edge = match address.filter(|_| endpoint.authenticator.is_anonymous(&principal)) {
         Some(address) => EdgeCaller::Address(address),
@@ -206,20 +218,22 @@ fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
 }
 
 /// HTTP+SSE: the stream that is a connection.
-async fn old_stream(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+async fn old_stream(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Response {
     let (parts, _body) = request.into_parts();
-    let opened = match (parts.method == Verb::GET, caller(&endpoint, &parts)) {
+    let opened = match (parts.method == Verb::GET, caller(&endpoint, place, &parts)) {
         (_, Err(refusal)) => Err(refusal),
         (true, Ok(caller)) => sse::open(&endpoint, &caller, &parts.headers),
-        (false, Ok(_)) => Err(only(Verb::GET, "GET opens a stream of HTTP+SSE; Streamable HTTP is at /mcp")),
+        (false, Ok(_)) => {
+            Err(only(Verb::GET, "GET opens a stream of HTTP+SSE; Streamable HTTP is at the endpoint itself"))
+        }
     };
     opened.unwrap_or_else(|refusal| answer(&endpoint, refusal, Accepts::Both))
 }
 
 /// HTTP+SSE: a message for a connection.
-async fn old_message(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+async fn old_message(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let reply = match (parts.method == Verb::POST, caller(&endpoint, &parts)) {
+    let reply = match (parts.method == Verb::POST, caller(&endpoint, place, &parts)) {
         (_, Err(refusal)) => refusal,
         (true, Ok(caller)) => sse::take(&endpoint, &caller, &parts, body).await,
         (false, Ok(_)) => only(Verb::POST, "messages of HTTP+SSE come as POSTs"),

@@ -17,10 +17,10 @@ use crate::mcp::{Id, Notification};
 pub(super) enum Scope {
     /// A session.
     Session(Arc<str>),
-    /// A client of the configuration that uses no session.
-    Client(usize),
-    /// Anonymous callers at one address, without session.
-    Address(IpAddr),
+    /// A client of the configuration that uses no session, at one endpoint.
+    Client(usize, usize),
+    /// Anonymous callers at one address, without session, at one endpoint.
+    Address(IpAddr, usize),
 }
 
 type Key = (Scope, Id);
@@ -105,7 +105,7 @@ mod tests {
             (session("a"), id("1")),
             (session("a"), id("\"1\"")),
             (session("b"), id("1")),
-            (Scope::Client(0), id("1")),
+            (Scope::Client(0, 0), id("1")),
         ];
         let flights: Vec<_> = places
             .into_iter()

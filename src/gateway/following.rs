@@ -12,6 +12,7 @@ use super::error::{GatewayError, GatewayErrorKind};
 use super::followed::Follow;
 use super::record::CallRecord;
 use super::{Current, Gateway};
+use crate::catalog::{Candidate, Snapshot};
 use crate::config::{Config, Limits};
 use crate::exchange::{Call, Outcome, Principal};
 use crate::mcp::ListKind;
@@ -152,8 +153,13 @@ impl Following {
                 if uri == followee.native {
                     return Some(followee.exposed.as_ref().into());
                 }
-                if is_admitted(config, principal, followee.upstream, (ListKind::Resources, &uri, &uri)) {
-                    return Some(followee.expose(current, &uri));
+                if is_admitted(
+                    config,
+                    principal,
+                    followee.upstream,
+                    Candidate::uri(ListKind::Resources, &uri),
+                ) {
+                    return Some(followee.expose(current.at(principal), &uri));
                 }
             }
             None
@@ -167,8 +173,8 @@ impl Following {
 
 impl Followee {
     /// What is below the resource, tagged where the resource is.
-    fn expose(&self, current: &Current, uri: &str) -> Arc<str> {
-        let tags = current.snapshot.tags(self.upstream);
+    fn expose(&self, snapshot: &Snapshot, uri: &str) -> Arc<str> {
+        let tags = snapshot.tags(self.upstream);
         let tag = self.exposed.strip_prefix(&*self.native).filter(|tag| !tag.is_empty());
         match (tag, tags.and_then(|tags| tags.expose(uri))) {
             (Some(tag), _) => format!("{uri}{tag}").into(),

@@ -100,7 +100,10 @@ impl Gateway {
             || GatewayError::new(GatewayErrorKind::InvalidParams, "`params.cursor` is none of ours");
         let onward = self.opened(cursor).ok_or_else(invalid)?;
         let upstream = self.config.upstreams.iter().find(|upstream| *upstream.name == *onward.upstream);
-        let upstream = upstream.filter(|_| *onward.principal == *call.principal.name).ok_or_else(invalid)?;
+        let endpoint = self.config.endpoints.get(call.principal.endpoint);
+        let is_here = |upstream: usize| endpoint.is_some_and(|endpoint| endpoint.has(upstream));
+        let is_own = |upstream: usize| *onward.principal == *call.principal.name && is_here(upstream);
+        let upstream = upstream.filter(|upstream| is_own(upstream.index)).ok_or_else(invalid)?;
         Ok(Grant::whole(upstream.index))
     }
 
@@ -189,8 +192,8 @@ mod tests {
     #[test]
     fn a_memory_that_is_full_forgets_what_was_used_longest_ago() {
         let own = OwnTasks::new(8);
-        let alice = Principal { client: 0, name: "alice".into() };
-        let bob = Principal { client: 1, name: "bob".into() };
+        let alice = Principal { client: 0, name: "alice".into(), endpoint: 0 };
+        let bob = Principal { client: 1, name: "bob".into(), endpoint: 0 };
         let note = |principal: &Principal, native: &str| {
             own.note(&Made { principal, upstream: 1, tool: "slow", mode: TaskMode::ByCaller }, native);
         };

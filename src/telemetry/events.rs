@@ -76,9 +76,11 @@ impl CallOutcome {
 pub struct CallFinished<'a> {
     /// The client's name.
     pub client: &'a str,
+    /// The path of the endpoint at which it came.
+    pub endpoint: &'a str,
     /// The upstream's name, where the call was routed.
     pub upstream: Option<&'a str>,
-    /// The exposed name, where the catalog has it.
+    /// The exposed name as rules know it, where the catalog has it.
     pub tool: Option<&'a str>,
     /// The method.
     pub method: &'static str,
@@ -241,6 +243,7 @@ impl CallFinished<'_> {
         let (request_bytes, response_bytes) = self.bytes;
         let labels = [self.client, upstream, self.tool.unwrap_or_default(), self.method, outcome];
         metrics.calls.with(&labels, IntCounter::inc);
+        metrics.endpoint_calls.with(&[self.endpoint, self.client, outcome], IntCounter::inc);
         let seconds = |time: Duration| move |cell: &Histogram| cell.observe(time.as_secs_f64());
         metrics.call_duration.with(&[upstream, self.method], seconds(self.duration));
         metrics.overhead.with(&[], seconds(overhead));
@@ -250,6 +253,7 @@ impl CallFinished<'_> {
             target: "waypost::call",
             event = "call",
             client = self.client,
+            endpoint = self.endpoint,
             upstream = self.upstream,
             tool = self.tool,
             method = self.method,
@@ -502,6 +506,7 @@ mod tests {
     fn call(outcome: CallOutcome) -> CallFinished<'static> {
         CallFinished {
             client: "alice",
+            endpoint: "/mcp",
             upstream: Some("time"),
             tool: Some("time__now"),
             method: "tools/call",
