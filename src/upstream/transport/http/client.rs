@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HOST, PROXY_AUTHORIZATION};
-use http::{HeaderValue, Request, Response, Uri, uri};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
@@ -32,8 +32,16 @@ use crate::upstream::failure::Failure;
 
 /// How many connections rest at the most; one more is closed after its use.
 const RESTING: usize = 1024;
-/// How long a connection rests before it is closed.
-const REST: Duration = Duration::from_secs(90);
+/// How long a connection rests that nobody has said more of. Servers of MCP themselves close after five seconds
+/// (uvicorn, Node.js) and say nothing: a request that meets that close may have been executed, so is not
+/// repeated.
+const REST: Duration = Duration::from_secs(4);
+/// The same with TLS, which ends at proxies that wait longer (most often a minute), and costs more to set up.
+const REST_TLS: Duration = Duration::from_secs(50);
+/// How long a connection rests at the most, whatever its server says.
+const LONGEST_REST: Duration = Duration::from_secs(90);
+/// How much sooner than its server a connection is closed.
+const AHEAD: Duration = Duration::from_secs(1);
 /// How often it is looked whether a resting connection was closed by its server, or has rested for long enough.
 const ROUND: Duration = Duration::from_secs(5);
 /// How often a request is sent that its server certainly has not executed.
@@ -70,6 +78,8 @@ pub(super) struct Pool {
     scheme: Option<uri::Scheme>,
     authority: Option<uri::Authority>,
     host: Option<HeaderValue>,
+    /// How long a connection rests whose server does not say.
+    rest: Duration,
     /// Connections without a request, the one that has rested longest first.
     resting: Mutex<Vec<Link>>,
     /// A connection that takes many requests.
@@ -81,7 +91,10 @@ pub(super) struct Link {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: Pin<Box<Driver>>,
     home: runtime::Id,
-    since: Instant,
+    /// Until when it may rest.
+    until: Instant,
+    /// How long its server says that it waits for the next request.
+    rest: Option<Duration>,
 }
 
 /// A request that was not answered.
@@ -105,7 +118,9 @@ impl Client {
         let dialer = Dialer::new(proxies, url, connect_timeout)?;
         let parts = url.as_str().parse::<Uri>().map(Uri::into_parts).unwrap_or_default();
         let host = parts.authority.as_ref().and_then(|name| HeaderValue::from_str(name.as_str()).ok());
+        let rest = if url.scheme() == "https" { REST_TLS } else { REST };
         let pool = Arc::new(Pool {
+            rest,
             dialer,
             scheme: parts.scheme,
             authority: parts.authority,
@@ -181,6 +196,7 @@ impl Pool {
             }
         }
         let response = link.send(request).await?;
+        link.rest = announced_rest(response.headers()).or(link.rest);
         Ok(Received::new(response, Some((link, Arc::clone(self)))))
     }
 
@@ -233,7 +249,7 @@ impl Pool {
                 let place = resting.iter().rposition(|link| link.home == home)?;
                 resting.remove(place)
             };
-            if link.is_open() {
+            if link.until > Instant::now() && link.is_open() {
                 return Some(link);
             }
         }
@@ -244,7 +260,7 @@ impl Pool {
         if !link.sender.is_ready() && !link.is_open() {
             return;
         }
-        link.since = Instant::now();
+        link.until = Instant::now() + link.rest.unwrap_or(self.rest);
         let mut resting = self.lock();
         if resting.len() < RESTING {
             resting.push(link);
@@ -259,7 +275,7 @@ impl Pool {
             let Some(pool) = pool.upgrade() else { return };
             let gone: Vec<Link> = {
                 let mut resting = pool.lock();
-                resting.extract_if(.., |link| link.since.elapsed() > REST || !link.is_open()).collect()
+                resting.extract_if(.., |link| link.until <= Instant::now() || !link.is_open()).collect()
             };
             drop(gone);
         }
@@ -274,7 +290,7 @@ impl Link {
     async fn new(opened: Opened) -> Result<Self, hyper::Error> {
         let (sender, driver) = http1::handshake(TokioIo::new(opened.stream)).await?;
         let (driver, home) = (Box::pin(driver), Handle::current().id());
-        Ok(Self { sender, driver, home, since: Instant::now() })
+        Ok(Self { sender, driver, home, until: Instant::now(), rest: None })
     }
 
     async fn send(&mut self, request: Outbound) -> Result<Response<Incoming>, Unsent> {
@@ -308,6 +324,16 @@ impl From<TrySendError<Outbound>> for Unsent {
         let request = error.take_message();
         Self { request, error: error.into_error() }
     }
+}
+
+/// How long a connection may rest by what its server says: `Keep-Alive: timeout=SECONDS`.
+fn announced_rest(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("keep-alive")?.to_str().ok()?;
+    let timeout = text.split(',').find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("timeout").then(|| value.trim().trim_matches('"'))
+    })?;
+    Some(Duration::from_secs(timeout.parse().ok()?).saturating_sub(AHEAD).min(LONGEST_REST))
 }
 
 /// Speaks HTTP/2 on a connection, in the background, until nobody sends any more.

@@ -135,13 +135,41 @@ async fn what_was_sent_is_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_rests_for_a_while_and_no_longer() {
+async fn a_connection_rests_for_less_long_than_its_server_waits() {
+    let cases = [
+        ("", REST),
+        ("keep-alive: timeout=5\r\n", Duration::from_secs(4)),
+        ("Keep-Alive: max=100, Timeout = \"20\"\r\n", Duration::from_secs(19)),
+        ("keep-alive: timeout=1\r\n", Duration::ZERO),
+        ("keep-alive: timeout=99999999\r\n", LONGEST_REST),
+        ("keep-alive: timeout=-1\r\n", REST),
+        ("keep-alive: soon\r\n", REST),
+    ];
+    for (header, rest) in cases {
+        let answer = format!("HTTP/1.1 200 OK\r\n{header}content-length: 2\r\n\r\nok");
+        let server = Server::start(&[answer.as_bytes(); 2]).await;
+        let client = server.client();
+        let moment = Duration::from_millis(100);
+        for (pause, is_kept) in [(rest.saturating_sub(moment), rest > moment), (rest + moment, false)] {
+            assert_eq!(text(&client).await.unwrap(), "ok");
+            sleep(pause).await;
+            let kept = client.pool.take();
+            assert_eq!(kept.is_some(), is_kept, "{header:?} after {pause:?}");
+            if let Some(link) = kept {
+                client.pool.put(link);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_have_rested_are_closed() {
     let server = Server::start(&[OK.as_bytes(); 4]).await;
     let client = server.client();
     assert_eq!(text(&client).await.unwrap(), "ok");
     sleep(REST / 2).await;
     assert_eq!(client.pool.lock().len(), 1);
-    sleep(REST).await;
+    sleep(REST + ROUND).await;
     assert_eq!(client.pool.lock().len(), 0);
 }
 
