@@ -205,7 +205,7 @@ fn the_full_file_says_everything_otherwise() {
     let shown = |patterns: &[Pattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
     let tools = &endpoint.rules.tools;
     assert_eq!(shown(tools.allow.as_ref().unwrap()), ["{readOnlyHint: true}", "gh__get_*"]);
-    assert_eq!(shown(&tools.deny), ["{name: gh__*, destructiveHint: true}"]);
+    assert_eq!(shown(&tools.deny), ["{name: \"gh__*\", destructiveHint: true}"]);
     assert_eq!(endpoint.instructions.as_deref(), Some("Look, do not touch."));
     assert_eq!((config.endpoint(None), config.endpoint(Some("/mcp/readonly"))), (Some(0), Some(1)));
     assert_eq!(config.endpoint(Some("/mcp/readonly/")), None);

@@ -619,7 +619,7 @@ mod tests {
     fn a_call_is_one_line_for_people() {
         let metrics = Metrics::for_test();
         let text = logged(LogFormat::Human, || call(CallOutcome::Ok).emit(&metrics));
-        let expected = " INFO call client=alice upstream=time tool=time__now method=tools/call outcome=ok \
+        let expected = " INFO call client=alice endpoint=/mcp upstream=time tool=time__now method=tools/call outcome=ok \
                         duration_ms=12.5 overhead_ms=0.5 request_bytes=100 response_bytes=200\n";
         assert!(text.ends_with(expected), "{text}");
         let plain =
