@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::accept::{self, Bounds, Peer};
+use super::accept::{self, Bounds, Notice, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
 use super::listening::Listening;
@@ -34,7 +34,7 @@ use super::threads::Threads;
 use super::{legacy, post, sse, stream};
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
-use crate::telemetry::StreamKind;
+use crate::telemetry::{AcceptFailed, AcceptRecovered, StreamKind};
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
 
@@ -63,12 +63,25 @@ pub async fn serve(
     };
     let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
     let serve = move |request| door.clone().enter(request);
-    let sessions = Arc::clone(&endpoint);
+    let told = Arc::clone(&endpoint);
     let threads = Threads::start()?;
-    accept::run(listener, (bounds, &threads), serve, move || sessions.sessions.sweep(), shutdown).await;
+    accept::run(listener, (bounds, &threads), serve, move |notice| take(&told, notice), shutdown).await;
     endpoint.abandoned.close();
     endpoint.abandoned.wait().await;
     Ok(())
+}
+
+/// Takes what the listener tells of itself.
+fn take(endpoint: &Endpoint, notice: Notice) {
+    let metrics = endpoint.gateway.metrics();
+    match notice {
+        Notice::Tick => endpoint.sessions.sweep(),
+        Notice::Connections(count) => metrics.set_connections(count),
+        Notice::Failed(error, failures) => {
+            AcceptFailed { reason: &error.to_string(), failures }.emit(metrics);
+        }
+        Notice::Recovered(failures) => AcceptRecovered { failures }.emit(),
+    }
 }
 
 /// What a connection beyond the limit is told.

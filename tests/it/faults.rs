@@ -272,7 +272,8 @@ fn handshake(era: Era, transport: Transport, fault: Fault) {
     });
     let up = script.over(transport);
     let neighbour = Script::echo(Era::Legacy).stdio();
-    let config = Config::new().upstream_with("up", &up, json!({"connect_timeout": "700ms"}));
+    // Long enough for a child of a machine under load; those that say nothing take all of it, once.
+    let config = Config::new().upstream_with("up", &up, json!({"connect_timeout": "5s"}));
     let gateway = config.upstream("neighbour", &neighbour).start();
     let client = Client::of(&gateway, Era::Modern);
     client.wait_tools(&["neighbour__echo"]);

@@ -46,11 +46,7 @@ fn notification() -> crate::mcp::Notification {
 }
 
 /// How long a call of `tool` takes, and what its caller is told.
-async fn time_of(
-    tool: &str,
-    times: usize,
-    change: impl FnOnce(&mut UpstreamConfig),
-) -> (Duration, String) {
+async fn time_of(tool: &str, times: usize, change: impl FnOnce(&mut UpstreamConfig)) -> (Duration, String) {
     let a = Arc::new(Talking { inner: scripted("a", ready(&["progress", "log"])), times });
     let gateway = gateway(vec![a, scripted("b", ready(&[]))], |config| {
         let upstream = Arc::make_mut(&mut config.upstreams[0]);
