@@ -12,6 +12,7 @@ mod merge;
 mod name;
 mod page;
 mod rewrite;
+mod spelling;
 mod template;
 mod uri;
 
@@ -21,4 +22,5 @@ pub use merge::{Finding, Listed, Location, Snapshot, Source};
 pub use name::ExposedNames;
 pub use page::{CursorError, View};
 pub use rewrite::Tags;
-pub use uri::{admits_uri, split_tag};
+pub use spelling::admits_uri;
+pub use uri::split_tag;

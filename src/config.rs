@@ -2,6 +2,7 @@
 //!
 //! Must not know: sockets, tasks. It reads the files that the configuration names (secrets), nothing else.
 
+mod auth;
 #[cfg(test)]
 mod cases;
 mod compile;
@@ -11,6 +12,7 @@ mod expand;
 #[cfg(test)]
 pub(crate) mod for_test;
 mod identity;
+pub mod import;
 mod load;
 mod mask;
 mod nearest;
@@ -30,20 +32,21 @@ mod units;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use secrecy::SecretString;
 use url::Url;
 
 use crate::mcp::{Era, Hints};
 
+pub use auth::{JwtAlgorithm, JwtIssuer};
 pub use effective::Effective;
 pub use endpoint::EndpointConfig;
 pub use identity::{Icon, ServerInfo};
 pub use load::{Loaded, load, parse, process_env};
 pub use pattern::{Sight, Subject, Verdict};
 pub use problem::{Place, Problem, Problems, Severity};
-pub use reference::page as reference_page;
+pub use reference::{page as reference_page, schema};
 pub use resilience::{Breaker, Health, Patience, Resilience, Retry};
 pub use rules::{Layer, RoleConfig, Rules};
 
@@ -66,6 +69,10 @@ pub struct Config {
     pub roles: Vec<Arc<RoleConfig>>,
     /// The clients in the order of the file; the anonymous client last, if there is one.
     pub clients: Vec<ClientConfig>,
+    /// Issuers of JWTs whose tokens are taken.
+    pub jwt: Vec<Arc<JwtIssuer>>,
+    /// Where clients reach the endpoint, as the file says it.
+    pub public_url: Option<Url>,
     /// Bounds of the gateway itself.
     pub limits: Limits,
     /// How exposed names are made.
@@ -173,16 +180,27 @@ pub enum HttpKind {
 pub struct ClientConfig {
     /// Its key under `clients`; `anonymous` for callers without credentials.
     pub name: Arc<str>,
-    /// SHA-256 digests of its tokens; empty for the anonymous client.
-    pub tokens: Vec<[u8; 32]>,
+    /// Its tokens; empty for the anonymous client, and for those that are known otherwise.
+    pub tokens: Vec<Token>,
     /// Whether this is the client that callers without credentials are.
     pub is_anonymous: bool,
+    /// Whether many callers are this client, each with a name and roles of its own.
+    pub is_group: bool,
     /// Its roles, whose rules hold besides its own.
     pub roles: Vec<Arc<RoleConfig>>,
     /// What it sees and may use; exposed names.
     pub rules: Rules,
     /// Limits on its calls.
     pub limits: CallLimits,
+}
+
+/// A bearer token of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its SHA-256 digest.
+    pub digest: [u8; 32],
+    /// From when on it is good no more.
+    pub expires: Option<SystemTime>,
 }
 
 /// Which names are let through: all without `allow`, and never what `deny` matches.
@@ -249,6 +267,16 @@ pub struct Limits {
     pub streams: usize,
     /// Requests of the client of a pipe that are under way at the same time. Default 1,000.
     pub pipe_calls: usize,
+    /// Calls that go on though their connection is lost. Default 1,000.
+    pub detached_calls: usize,
+    /// Events of streams that are kept to be sent again. Default 100,000.
+    pub kept_events: usize,
+    /// The same of one session. Default 1,000.
+    pub kept_events_per_session: usize,
+    /// Bytes of those events. Default 64 MiB.
+    pub kept_bytes: usize,
+    /// The same of one session. Default 8 MiB.
+    pub kept_bytes_per_session: usize,
     /// How deep JSON may nest. 128; not to be raised.
     pub depth: usize,
     /// Time for the head of a request to arrive. Default 10 s.
@@ -300,6 +328,8 @@ pub struct Sessions {
     pub idle_timeout: Duration,
     /// How often an open stream says that it lives. Default 15 s.
     pub keep_alive: Duration,
+    /// How long a client may take to come back to a stream. Default 5 min.
+    pub resume_window: Duration,
     /// Seals session ids; the same on every replica. Random where absent.
     pub key: Option<SecretString>,
 }

@@ -25,13 +25,22 @@ pub use budget::{Budget, Exhausted, Share};
 pub struct Principal {
     /// Its place in the configuration's list of clients (the anonymous client is one of them).
     pub client: usize,
-    /// Its name: the key under `clients`, or `anonymous`.
+    /// Its name: the key under `clients`, or `anonymous`; where many callers are one client, the name of that and
+    /// its own. Nobody else has it.
     pub name: Arc<str>,
+    /// Roles that it has besides those of the client, by their places in the configuration: sorted, each once.
+    pub roles: Arc<[usize]>,
     /// The place of the endpoint in the configuration.
     pub endpoint: usize,
 }
 
 impl Principal {
+    /// The caller that a client of the configuration is by itself, at the first endpoint.
+    #[must_use]
+    pub fn new(client: usize, name: impl Into<Arc<str>>) -> Self {
+        Self { client, name: name.into(), roles: Arc::default(), endpoint: 0 }
+    }
+
     /// The same caller at the endpoint at this place.
     #[must_use]
     pub fn at(self, endpoint: usize) -> Self {

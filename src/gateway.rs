@@ -110,7 +110,7 @@ impl Gateway {
                 .map(|upstream| Breaker::new(upstream.resilience.breaker))
                 .collect(),
             task_ids: TaskIds::new(&config),
-            own_tasks: OwnTasks::new(config.limits.listed_tasks),
+            own_tasks: OwnTasks::new(&config),
             current: ArcSwap::from_pointee(Current::new(
                 refresh::empty(&config),
                 upstreams.iter().map(|_| Arc::default()).collect(),
@@ -231,7 +231,7 @@ impl Gateway {
     ) -> GatewayError {
         let upstream = target.and_then(|target| self.config.upstreams.get(target.upstream));
         LimitReached {
-            client: &principal.name,
+            client: self.config.label(principal.client),
             scope,
             upstream: upstream.map(|upstream| &*upstream.name),
             wait: error.retry_after.unwrap_or_default(),

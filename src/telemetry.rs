@@ -5,12 +5,14 @@
 mod asks;
 mod events;
 mod family;
+mod identity;
 mod lifecycle;
 mod line;
 mod list;
 mod log;
 mod metrics;
 mod process;
+mod resumption;
 mod subscriptions;
 mod throttle;
 mod trouble;
@@ -22,15 +24,17 @@ pub use events::{
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
     UpstreamStderr, UpstreamUnlisted,
 };
+pub use identity::{CredentialsRefused, KeysFailed, KeysRead};
 pub use lifecycle::{
     Launched, ListenFailed, Listening, RuleUnmatched, ServiceUntold, SignalIgnored, Stopped, Stopping,
 };
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{
-    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed, Table,
+    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Table,
 };
-pub use subscriptions::SubscriptionLost;
+pub use resumption::{Detached, EventsDropped, EventsKept, Resumption, StreamResumed};
+pub use subscriptions::{Subscribed, SubscriptionLost};
 pub use trouble::{
     AcceptFailed, AcceptRecovered, BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed,
     ToolBreakerClosed, ToolBreakerOpened,

@@ -2,7 +2,7 @@
 //!
 //! Must not know: whose rules they are.
 
-use super::uri::admits_uri;
+use super::spelling::admits_uri;
 use crate::config::{Filter, Sight, Subject, Verdict};
 use crate::mcp::ListKind;
 

@@ -3,6 +3,7 @@
 //! Must not know: how the text is parsed, how problems are shown.
 
 mod access;
+mod auth;
 mod client;
 mod command;
 mod endpoint;
@@ -14,8 +15,11 @@ mod secret;
 mod transport;
 mod upstream;
 
+pub(crate) use transport::is_own_header;
+
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use secrecy::SecretString;
 
@@ -41,7 +45,11 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
     let prefixes = upstreams.prefixes(&naming);
     let endpoints = endpoint::endpoints(&mut top, &upstreams, &naming);
     let mut roles = role::roles(&mut top, &prefixes, &naming);
-    let clients = client::clients(&mut top, listen, &mut roles, (&prefixes, &naming));
+    let mut auth = auth::auth(&mut top, listen);
+    if auth.names_roles() {
+        roles.use_all();
+    }
+    let clients = client::clients(&mut top, &mut auth, &mut roles, (&prefixes, &naming));
     let roles = roles.finish(&top);
     let config = Config {
         listen,
@@ -52,6 +60,8 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
         endpoints,
         roles,
         clients,
+        jwt: auth.jwt.into_iter().map(Arc::new).collect(),
+        public_url: auth.public_url,
         limits: limits(&mut top),
         naming,
         sessions: sessions(&mut top),
@@ -81,6 +91,11 @@ fn limits(top: &mut Section<'_>) -> Limits {
         sessions: limits.count(&keys::SESSIONS_MAX).unwrap_or_default(),
         streams: limits.count(&keys::STREAMS).unwrap_or_default(),
         pipe_calls: limits.count(&keys::PIPE_CALLS).unwrap_or_default(),
+        detached_calls: limits.count(&keys::DETACHED_CALLS).unwrap_or_default(),
+        kept_events: limits.count(&keys::KEPT_EVENTS).unwrap_or_default(),
+        kept_events_per_session: limits.count(&keys::KEPT_EVENTS_PER_SESSION).unwrap_or_default(),
+        kept_bytes: bytes(limits, &keys::KEPT_BYTES),
+        kept_bytes_per_session: bytes(limits, &keys::KEPT_BYTES_PER_SESSION),
         depth: 128,
         header_timeout: limits.bounded(&keys::HEADER_TIMEOUT).unwrap_or_default(),
         body_timeout: limits.bounded(&keys::BODY_TIMEOUT).unwrap_or_default(),
@@ -158,6 +173,7 @@ fn sessions(top: &mut Section<'_>) -> Sessions {
     top.within(&keys::SESSIONS_KEY, |sessions| Sessions {
         idle_timeout: sessions.bounded(&keys::IDLE_TIMEOUT).unwrap_or_default(),
         keep_alive: sessions.bounded(&keys::KEEP_ALIVE).unwrap_or_default(),
+        resume_window: sessions.bounded(&keys::RESUME_WINDOW).unwrap_or_default(),
         key: session_key(sessions),
     })
 }

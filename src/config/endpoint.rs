@@ -1,6 +1,6 @@
 //! Endpoints: views on the upstreams, each at a path of its own.
 //!
-//! Must not know: how a path is served.
+//! Must not know: how anything is served.
 
 use std::sync::Arc;
 
@@ -29,6 +29,22 @@ impl EndpointConfig {
     #[must_use]
     pub fn whole() -> Self {
         Self { path: WHOLE.into(), ..Self::default() }
+    }
+
+    /// Where a stream of HTTP+SSE is opened; that of `/mcp` at `/sse`, where clients look for it.
+    #[must_use]
+    pub fn stream_path(&self) -> String {
+        format!("{}/sse", self.base())
+    }
+
+    /// Where messages over HTTP+SSE are POSTed to.
+    #[must_use]
+    pub fn messages_path(&self) -> String {
+        format!("{}/messages", self.base())
+    }
+
+    fn base(&self) -> &str {
+        if *self.path == *WHOLE { "" } else { &self.path }
     }
 
     /// Whether it has the upstream at this place.

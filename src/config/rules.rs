@@ -61,6 +61,39 @@ impl Rules {
     }
 }
 
+impl RoleConfig {
+    /// Its own layer.
+    #[must_use]
+    pub fn layer(&self) -> Layer<'_> {
+        Layer { section: "roles", name: &self.name, rules: &self.rules }
+    }
+}
+
+impl Config {
+    /// What the client at this place is called; empty where there is none.
+    #[must_use]
+    pub fn label(&self, client: usize) -> &str {
+        self.clients.get(client).map(|client| &*client.name).unwrap_or_default()
+    }
+
+    /// The layers over exposed names that hold at the endpoint at this place for a caller that is the client at that
+    /// one and has these roles besides those of the client: the endpoint's, those of the roles, the client's. `None`
+    /// where one of them is not there.
+    #[must_use]
+    pub fn layers<'a>(
+        &'a self,
+        endpoint: usize,
+        client: usize,
+        roles: &[usize],
+    ) -> Option<impl Iterator<Item = Layer<'a>> + use<'a>> {
+        let (endpoint, client) = (self.endpoints.get(endpoint)?, self.clients.get(client)?);
+        let endpoint = Layer { section: "endpoints", name: &endpoint.path, rules: &endpoint.rules };
+        let more: Option<Vec<Layer<'a>>> =
+            roles.iter().map(|place| self.roles.get(*place).map(|role| role.layer())).collect();
+        Some(std::iter::once(endpoint).chain(more?).chain(client.layers()))
+    }
+}
+
 impl UpstreamConfig {
     /// Its own layer.
     #[must_use]
@@ -69,25 +102,10 @@ impl UpstreamConfig {
     }
 }
 
-impl Config {
-    /// The layers over exposed names that hold for a client at an endpoint, by their places: that of the endpoint,
-    /// then those of the client.
-    pub fn layers(&self, endpoint: usize, client: usize) -> impl Iterator<Item = Layer<'_>> {
-        let endpoint = self.endpoints.get(endpoint).map(|endpoint| Layer {
-            section: "endpoints",
-            name: &endpoint.path,
-            rules: &endpoint.rules,
-        });
-        let client = self.clients.get(client);
-        endpoint.into_iter().chain(client.into_iter().flat_map(ClientConfig::layers))
-    }
-}
-
 impl ClientConfig {
     /// Its layers: those of its roles in the order in which it has them, then its own.
     pub fn layers(&self) -> impl Iterator<Item = Layer<'_>> {
-        let roles = self.roles.iter();
-        let roles = roles.map(|role| Layer { section: "roles", name: &role.name, rules: &role.rules });
+        let roles = self.roles.iter().map(|role| role.layer());
         roles.chain(std::iter::once(Layer { section: "clients", name: &self.name, rules: &self.rules }))
     }
 

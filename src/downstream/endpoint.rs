@@ -8,9 +8,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::ask::{Asker, Asks, Questions};
+use super::detached::Detached;
 use super::identity::Identity;
 use super::in_flight::{Flight, InFlight, Scope};
 use super::legacy_session::{SessionTable, SessionUse};
@@ -18,8 +18,9 @@ use super::level::Logs;
 use super::listening::{Listening, Place, Streams};
 use super::media::single;
 use super::reply::{Asked, ErrorBody, Reply};
+use super::resumption::Resumption;
 use super::sse::Connections;
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Resource};
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
 use crate::gateway::{EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
 use crate::mcp::{Code, Era, Id, ListKind, Method, Raw, Request};
@@ -32,6 +33,8 @@ use crate::wire::headers::SESSION_ID;
 pub(super) struct Endpoint {
     pub(super) gateway: Arc<Gateway>,
     pub(super) authenticator: Authenticator,
+    /// What clients are told of where tokens come from.
+    pub(super) resource: Resource,
     pub(super) sessions: SessionTable,
     pub(super) in_flight: Arc<InFlight>,
     pub(super) questions: Arc<Questions>,
@@ -42,8 +45,10 @@ pub(super) struct Endpoint {
     pub(super) identity: Identity,
     /// Cancelled when the gateway stops: streams that stay open end then.
     pub(super) closing: CancellationToken,
-    /// Calls of legacy clients whose connection is gone.
-    pub(super) abandoned: TaskTracker,
+    /// Calls that may go on without their connection.
+    pub(super) detached: Arc<Detached>,
+    /// Streams that clients can come back to.
+    pub(super) resumption: Arc<Resumption>,
 }
 
 /// Who sent a request.
@@ -52,6 +57,8 @@ pub(super) struct Caller {
     pub(super) principal: Principal,
     /// Under which name the edge limit counts it.
     pub(super) edge: EdgeCaller,
+    /// The pipe that it speaks on, if it does.
+    pub(super) pipe: Option<u64>,
 }
 
 /// The session that a request names.
@@ -119,6 +126,7 @@ impl Endpoint {
         let config = gateway.config();
         Ok(Self {
             authenticator: Authenticator::new(config),
+            resource: Resource::new(config),
             sessions: SessionTable::new(config, Arc::clone(gateway.metrics()))?,
             in_flight: Arc::default(),
             questions: Arc::default(),
@@ -126,9 +134,16 @@ impl Endpoint {
             connections: Connections::default(),
             identity: Identity::new(&config.server_info),
             closing,
-            abandoned: TaskTracker::new(),
+            detached: Arc::new(Detached::new(config, Arc::clone(gateway.metrics()))),
+            resumption: Arc::new(Resumption::new(config, Arc::clone(gateway.metrics()))?),
             gateway,
         })
+    }
+
+    /// Forgets sessions and events that are too old. To be called every now and then.
+    pub(super) fn sweep(&self) {
+        self.sessions.sweep();
+        self.resumption.shelf.sweep();
     }
 
     /// Looks up the session that a request names.
@@ -230,10 +245,13 @@ impl Endpoint {
 impl Caller {
     /// Within what the ids of this caller are its own.
     pub(super) fn scope(&self, session: Option<&SessionUse>) -> Scope {
-        match (session, &self.edge) {
-            (Some(session), _) => Scope::Session(Arc::clone(&session.id)),
-            (None, EdgeCaller::Client(client)) => Scope::Client(*client, self.principal.endpoint),
-            (None, EdgeCaller::Address(address)) => Scope::Address(*address, self.principal.endpoint),
+        let endpoint = self.principal.endpoint;
+        match (session, self.pipe, &self.edge) {
+            (Some(session), _, _) => Scope::Session(Arc::clone(&session.id)),
+            (None, Some(pipe), _) => Scope::Pipe(pipe),
+            (None, None, EdgeCaller::Client(client)) => Scope::Client(*client, endpoint),
+            (None, None, EdgeCaller::Member(name)) => Scope::Member(Arc::clone(name), endpoint),
+            (None, None, EdgeCaller::Address(address)) => Scope::Address(*address, endpoint),
         }
     }
 }

@@ -15,10 +15,11 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::any;
-use http::header::{ALLOW, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderMap, Method as Verb, StatusCode};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -26,17 +27,23 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::accept::{self, Bounds, Notice, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
+use super::event_id::Position;
 use super::listening::Listening;
-use super::media::{self, Accepts};
+use super::media::{self, Accepts, single};
 use super::reply::{ErrorBody, Reply};
 use super::site::Site;
 use super::threads::Threads;
-use super::{legacy, post, sse, stream};
+use super::{legacy, post, resumption, sse, stream};
+use crate::auth::AuthError;
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
-use crate::telemetry::{AcceptFailed, AcceptRecovered, StreamKind};
+use crate::telemetry::{AcceptFailed, AcceptRecovered, CredentialsRefused, StreamKind};
+use crate::wire::headers::LAST_EVENT_ID;
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
+
+/// How long a client may keep the metadata of the resource.
+const METADATA_AGE: HeaderValue = HeaderValue::from_static("max-age=300");
 
 /// What a client is told that came one connection too late, in seconds.
 const RETRY_CONNECTION: HeaderValue = HeaderValue::from_static("1");
@@ -63,11 +70,14 @@ pub async fn serve(
     };
     let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
     let serve = move |request| door.clone().enter(request);
+    let keeper = Arc::clone(&endpoint);
+    // Ends with this function, whichever way that ends.
+    let mut keeping = JoinSet::new();
+    keeping.spawn(async move { keeper.authenticator.keep(keeper.gateway.metrics()).await });
     let told = Arc::clone(&endpoint);
     let threads = Threads::start()?;
     accept::run(listener, (bounds, &threads), serve, move |notice| take(&told, notice), shutdown).await;
-    endpoint.abandoned.close();
-    endpoint.abandoned.wait().await;
+    endpoint.detached.end().await;
     Ok(())
 }
 
@@ -75,7 +85,7 @@ pub async fn serve(
 fn take(endpoint: &Endpoint, notice: Notice) {
     let metrics = endpoint.gateway.metrics();
     match notice {
-        Notice::Tick => endpoint.sessions.sweep(),
+        Notice::Tick => endpoint.sweep(),
         Notice::Connections(count) => metrics.set_connections(count),
         Notice::Failed(error, failures) => {
             AcceptFailed { reason: &error.to_string(), failures }.emit(metrics);
@@ -152,13 +162,13 @@ fn router(endpoint: Arc<Endpoint>) -> Router {
         let serve = any(move |State(endpoint), request| mcp(endpoint, place, request));
         let open = any(move |State(endpoint), request| old_stream(endpoint, place, request));
         let take = any(move |State(endpoint), request| old_message(endpoint, place, request));
-        let stream = sse::stream_path(&served.path);
+        let stream = served.stream_path();
         router = router
             .route(&served.path, serve.clone())
             .route(&format!("{}/", served.path), serve)
             .route(&stream, open.clone())
             .route(&format!("{stream}/"), open)
-            .route(&sse::messages_path(&served.path), take);
+            .route(&served.messages_path(), take);
     }
     router
         .route("/healthz", any(healthz))
@@ -171,7 +181,13 @@ async fn healthz() -> Response {
     Response::new(Body::from("ok\n"))
 }
 
-async fn elsewhere(State(endpoint): State<Arc<Endpoint>>) -> Response {
+async fn elsewhere(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    let is_read = matches!(*request.method(), Verb::GET | Verb::HEAD);
+    let metadata = endpoint.resource.metadata(request.uri().path(), request.headers()).filter(|_| is_read);
+    if let Some(metadata) = metadata {
+        let reply = Reply::json(StatusCode::OK, metadata.into());
+        return stream::respond(reply.header(CACHE_CONTROL, METADATA_AGE));
+    }
     // Of several, a stranger need not know which there are.
     let text = match endpoint.gateway.config().endpoints.as_slice() {
         [only] => format!("there is nothing here; the MCP endpoint is {}", only.path),
@@ -199,7 +215,7 @@ async fn mcp(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Respons
         return stream::respond(Reply::no_content().header(ALLOW, ALLOWED));
     }
     let (parts, body) = request.into_parts();
-    let caller = match caller(&endpoint, place, &parts) {
+    let caller = match caller(&endpoint, place, &parts).await {
         Ok(caller) => caller,
         Err(refusal) => return answer(&endpoint, refusal, Accepts::Both),
     };
@@ -207,7 +223,7 @@ async fn mcp(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Respons
     match parts.method {
         Verb::POST => post::serve(endpoint, caller, session, parts.headers, body).await,
         Verb::GET => match get(&endpoint, &caller, &parts.headers, &session) {
-            Ok(listening) => listening.into_response(),
+            Ok(stream) => stream,
             Err(reply) => answer(&endpoint, reply, Accepts::Both),
         },
         Verb::DELETE => answer(&endpoint, delete(&endpoint, &parts.headers, &session), Accepts::Both),
@@ -216,24 +232,38 @@ async fn mcp(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Respons
 }
 
 /// Who sent a request to the endpoint at this place.
-fn caller(endpoint: &Endpoint, place: usize, parts: &Parts) -> Result<Caller, Reply> {
-    let principal = endpoint.authenticator.authenticate(&parts.headers).map_err(|error| {
-        Reply::transport(StatusCode::UNAUTHORIZED, error.to_string())
-            .header(WWW_AUTHENTICATE, HeaderValue::from_static(error.challenge()))
-    })?;
-    let principal = principal.at(place);
+async fn caller(endpoint: &Endpoint, place: usize, parts: &Parts) -> Result<Caller, Reply> {
+    let authenticated = endpoint.authenticator.authenticate(&parts.headers).await;
+    let principal = authenticated.map_err(|error| refuse(endpoint, parts, &error))?.at(place);
     let address = parts.extensions.get::<Peer>().map(|peer| peer.0);
+    let is_member = endpoint.authenticator.is_member(&principal);
     let edge = match address.filter(|_| endpoint.authenticator.is_anonymous(&principal)) {
         Some(address) => EdgeCaller::Address(address),
+        None if is_member => EdgeCaller::Member(Arc::clone(&principal.name)),
         None => EdgeCaller::Client(principal.client),
     };
-    Ok(Caller { principal, edge })
+    Ok(Caller { principal, edge, pipe: None })
+}
+
+/// The refusal of credentials: what is wrong with them stands in our log only.
+fn refuse(endpoint: &Endpoint, parts: &Parts, error: &AuthError) -> Reply {
+    CredentialsRefused { reason: error.label() }.emit(endpoint.gateway.metrics());
+    let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::UNAUTHORIZED);
+    let mut reply = Reply::transport(status, error.to_string());
+    reply.refusal = Some(error.reason().into());
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        return reply.header(RETRY_AFTER, RETRY_CONNECTION);
+    }
+    match endpoint.resource.challenge(error, parts.uri.path(), &parts.headers) {
+        Some(challenge) => reply.header(WWW_AUTHENTICATE, challenge),
+        None => reply,
+    }
 }
 
 /// HTTP+SSE: the stream that is a connection.
 async fn old_stream(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Response {
     let (parts, _body) = request.into_parts();
-    let opened = match (parts.method == Verb::GET, caller(&endpoint, place, &parts)) {
+    let opened = match (parts.method == Verb::GET, caller(&endpoint, place, &parts).await) {
         (_, Err(refusal)) => Err(refusal),
         (true, Ok(caller)) => sse::open(&endpoint, &caller, &parts.headers),
         (false, Ok(_)) => {
@@ -246,7 +276,7 @@ async fn old_stream(endpoint: Arc<Endpoint>, place: usize, request: Request) -> 
 /// HTTP+SSE: a message for a connection.
 async fn old_message(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let reply = match (parts.method == Verb::POST, caller(&endpoint, place, &parts)) {
+    let reply = match (parts.method == Verb::POST, caller(&endpoint, place, &parts).await) {
         (_, Err(refusal)) => refusal,
         (true, Ok(caller)) => sse::take(&endpoint, &caller, &parts, body).await,
         (false, Ok(_)) => only(Verb::POST, "messages of HTTP+SSE come as POSTs"),
@@ -269,13 +299,14 @@ fn not_allowed() -> Reply {
     Reply { refusal: None, ..refusal }.header(ALLOW, ALLOWED)
 }
 
-/// The stream of a session. Outside of one there is none: nobody would be told anything.
+/// The stream of a session, or one of a call in it that the client comes back to. Outside of a session there is
+/// none: nobody would be told anything.
 fn get(
     endpoint: &Endpoint,
     caller: &Caller,
     headers: &HeaderMap,
     session: &Presented,
-) -> Result<Listening, Reply> {
+) -> Result<Response, Reply> {
     if let Presented::Unknown = session {
         return Err(Presented::gone());
     }
@@ -286,8 +317,15 @@ fn get(
     }
     let Presented::Live(session) = session else { return Err(not_allowed()) };
     post::admit(endpoint, caller, None)?;
+    let last = headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty());
+    let last = last.map(|_| single(headers, LAST_EVENT_ID).unwrap_or_default());
+    let since = match last.map(|last| endpoint.resumption.find(session, last)).transpose()? {
+        Some(Position::Call(last)) => return resumption::resume(endpoint, caller, session, last),
+        Some(Position::Session(last)) => Some(last),
+        None => None,
+    };
     let place = endpoint.stream_place(caller, StreamKind::Session, None)?;
-    Ok(Listening::session(endpoint, caller, session, place))
+    Ok(Listening::session(endpoint, (caller, session), since, place).into_response())
 }
 
 fn delete(endpoint: &Endpoint, headers: &HeaderMap, session: &Presented) -> Reply {
@@ -304,6 +342,8 @@ fn delete(endpoint: &Endpoint, headers: &HeaderMap, session: &Presented) -> Repl
     if let Err(refusal) = legacy::check_version(headers) {
         return refusal;
     }
+    endpoint.in_flight.end(&session.id);
+    endpoint.resumption.shelf.forget(&session.id);
     endpoint.sessions.end(session);
     Reply::no_content()
 }

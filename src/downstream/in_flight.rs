@@ -19,8 +19,12 @@ pub(super) enum Scope {
     Session(Arc<str>),
     /// A client of the configuration that uses no session, at one endpoint.
     Client(usize, usize),
+    /// A caller of many that are one client, without session, at one endpoint.
+    Member(Arc<str>, usize),
     /// Anonymous callers at one address, without session, at one endpoint.
     Address(IpAddr, usize),
+    /// A pipe, or a connection of HTTP+SSE, without session: who speaks on another one is somebody else.
+    Pipe(u64),
 }
 
 type Key = (Scope, Id);
@@ -41,6 +45,11 @@ pub(super) struct Flight {
 }
 
 impl InFlight {
+    /// A scope that nobody else has.
+    pub(super) fn own_scope(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Notes a call.
     pub(super) fn enter(self: &Arc<Self>, scope: Scope, id: Id, cancel: Cancel) -> Flight {
         let serial = self.next.fetch_add(1, Ordering::Relaxed);
@@ -58,6 +67,17 @@ impl InFlight {
         let id = notification.param("requestId").and_then(|raw| Id::from_text(raw.bytes().clone()));
         let reason = notification.param_string("reason");
         id.is_some_and(|id| self.cancel(scope, id, reason.as_deref().unwrap_or("cancelled by the client")))
+    }
+
+    /// Cancels all calls of a session that ends.
+    pub(super) fn end(&self, session: &Arc<str>) {
+        let scope = Scope::Session(Arc::clone(session));
+        for calls in self.calls.iter().filter(|calls| calls.key().0 == scope) {
+            calls
+                .value()
+                .iter()
+                .for_each(|(_, cancel)| cancel.withdraw("its session was ended by the client"));
+        }
     }
 
     /// Cancels the call with this id. Does nothing where there is none any more, or where several have the
@@ -118,6 +138,21 @@ mod tests {
         assert_eq!(reasons, [None, Some("enough"), None, None]);
         drop(flights);
         assert!(all.calls.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_session_cancels_its_calls_and_no_other() {
+        let all = Arc::new(InFlight::default());
+        let places = [(session("a"), id("1")), (session("a"), id("2")), (session("b"), id("1"))];
+        let cancels: Vec<_> = places.iter().map(|_| Cancel::default()).collect();
+        let _flights: Vec<_> = places
+            .into_iter()
+            .zip(&cancels)
+            .map(|((scope, id), cancel)| all.enter(scope, id, cancel.clone()))
+            .collect();
+        all.end(&"a".into());
+        let ended: Vec<_> = cancels.iter().map(|cancel| cancel.reason().is_some()).collect();
+        assert_eq!(ended, [true, true, false]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::batch::Batch;
 use super::classify::classify;
 use super::endpoint::{Caller, Endpoint, Prepared, Step};
 use super::legacy_session::SessionUse;
@@ -60,7 +61,7 @@ where
     let gone = CancellationToken::new();
     let (out, writing) = outlet::open(output, gone.clone());
     let edge = EdgeCaller::Client(principal.client);
-    let caller = Caller { principal, edge };
+    let caller = Caller { principal, edge, pipe: None };
     let mut pipe = Pipe::new(&endpoint, caller, (Speaks::Both, None), (out, gone));
     let talking = async move {
         tokio::select! {
@@ -120,7 +121,7 @@ impl Pipe {
         Self {
             places: Arc::new(Semaphore::new(endpoint.gateway.config().limits.pipe_calls)),
             endpoint: Arc::clone(endpoint),
-            caller,
+            caller: Caller { pipe: Some(endpoint.in_flight.own_scope()), ..caller },
             speaks,
             out,
             place,
@@ -246,8 +247,17 @@ impl Pipe {
         let (caller, out) = (self.caller.clone(), self.out.clone());
         let session = self.session.as_ref().map(|joined| joined.session.clone());
         self.start(None, |_| async move {
-            let reply = post::batch(&endpoint, &caller, session.as_ref(), &text).await;
-            let reply = reply.unwrap_or_else(|refusal| refusal);
+            let batch = Batch::start(&endpoint, (&caller, session.as_ref()), &text, Asking::Possible);
+            let reply = match batch {
+                Ok(mut batch) => loop {
+                    match batch.next().await {
+                        Next::Message(message) => out.send(message).await,
+                        Next::Silence => {}
+                        Next::Ended(reply) => break reply,
+                    }
+                },
+                Err(refusal) => refusal,
+            };
             endpoint.note(&reply);
             out.send(reply.body).await;
         })
@@ -328,7 +338,8 @@ impl Pipe {
         };
         match (place, &self.session) {
             (Ok(place), Some(joined)) => {
-                let listening = Listening::session(&self.endpoint, &self.caller, &joined.session, place);
+                let listening =
+                    Listening::session(&self.endpoint, (&self.caller, &joined.session), None, place);
                 self.tasks.spawn(self.tell(listening, Cancel::default()));
             }
             (Err(refusal), _) => self.endpoint.note(&refusal),

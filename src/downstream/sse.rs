@@ -35,20 +35,6 @@ use crate::mcp::Code;
 use crate::telemetry::StreamKind;
 use crate::wire::sse;
 
-/// Where the stream of an endpoint is opened: that of `/mcp` at `/sse`, where clients look for it.
-pub(super) fn stream_path(endpoint: &str) -> String {
-    format!("{}/sse", base(endpoint))
-}
-
-/// Where messages to an endpoint are POSTed to.
-pub(super) fn messages_path(endpoint: &str) -> String {
-    format!("{}/messages", base(endpoint))
-}
-
-fn base(endpoint: &str) -> &str {
-    if endpoint == "/mcp" { "" } else { endpoint }
-}
-
 /// The member of the query that names the connection.
 const SESSION: &str = "session=";
 
@@ -110,7 +96,13 @@ pub(super) fn open(
     post::admit(endpoint, caller, None)?;
     let place = endpoint.stream_place(caller, StreamKind::Connection, None)?;
     let id = fresh_id()?;
-    let messages = messages_path(&endpoint.gateway.config().endpoint_path(caller.principal.endpoint));
+    let messages = endpoint
+        .gateway
+        .config()
+        .endpoints
+        .get(caller.principal.endpoint)
+        .map(|own| own.messages_path())
+        .unwrap_or_default();
     let gone = CancellationToken::new();
     let (out, queue) = outlet::queue();
     let pipe = Pipe::new(endpoint, caller.clone(), (Speaks::Legacy, Some(place)), (out, gone.clone()));

@@ -42,7 +42,7 @@ pub(super) fn grant(
 }
 
 fn is_shown(snapshot: &Snapshot, kind: ListKind, principal: &Principal, index: usize) -> bool {
-    snapshot.view(kind, principal.client).is_some_and(|view| view.shows(index))
+    snapshot.view(kind, principal).is_some_and(|view| view.shows(index))
 }
 
 fn granted(entry: &Entry) -> Grant {
@@ -123,10 +123,10 @@ fn passes(
     else {
         return false;
     };
-    let is_client = config.clients.get(principal.client).is_some();
-    let mut layers = config.layers(principal.endpoint, principal.client);
-    is_client
-        && endpoint.has(upstream)
+    let Some(mut layers) = config.layers(principal.endpoint, principal.client, &principal.roles) else {
+        return false;
+    };
+    endpoint.has(upstream)
         && within(owner.rules.filter(kind))
         && layers.all(|layer| beyond(layer.rules.filter(kind)))
 }

@@ -178,7 +178,7 @@ impl Gateway {
         question: &Question,
     ) -> Explanation {
         let current = self.current.load();
-        let principal = Principal { client: place, name: Arc::clone(&client.name), endpoint };
+        let principal = Principal::new(place, Arc::clone(&client.name)).at(endpoint);
         let snapshot = current.at(&principal);
         let found = find(snapshot, question);
         let target = found.clone().or_else(|| self.owner(endpoint, question));
@@ -247,8 +247,8 @@ impl Gateway {
         let place = self.place(config.rules.line);
         let elsewhere = self.config.endpoints.iter().enumerate().filter(|_| found.is_none());
         let elsewhere = elsewhere.filter(|(other, _)| {
-            let principal = Principal { client: 0, name: Arc::default(), endpoint: *other };
-            find(self.current.load().at(&principal), question).is_some()
+            let anybody = Principal::new(0, "").at(*other);
+            find(self.current.load().at(&anybody), question).is_some()
         });
         let elsewhere: Vec<String> = elsewhere.map(|(_, other)| format!("`{}`", other.path)).collect();
         let text = match elsewhere.as_slice() {
@@ -362,11 +362,12 @@ impl Gateway {
         };
         let within = Candidate { known: native, ..beyond };
         let first = self.explain_layer(upstream.layer(), within);
-        let layers = self.config.layers(principal.endpoint, principal.client);
+        let layers = self.config.layers(principal.endpoint, principal.client, &principal.roles);
         let is_said = |layer: &Layer<'_>| {
             layer.section != "endpoints" || layer.rules.line > 0 || !layer.rules.is_open()
         };
-        let others = layers.filter(is_said).map(|layer| self.explain_layer(layer, beyond));
+        let others =
+            layers.into_iter().flatten().filter(is_said).map(|layer| self.explain_layer(layer, beyond));
         std::iter::once(first).chain(others).collect()
     }
 

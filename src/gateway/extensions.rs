@@ -48,7 +48,7 @@ impl Gateway {
     pub(super) fn sees(&self, current: &Current, principal: &Principal, upstream: usize) -> bool {
         let snapshot = current.at(principal);
         let sees_kind = |kind: ListKind| {
-            let Some(view) = snapshot.view(kind, principal.client) else { return false };
+            let Some(view) = snapshot.view(kind, principal) else { return false };
             let mut entries = snapshot.entries(kind).iter().enumerate();
             entries.any(|(index, entry)| entry.upstream == upstream && view.shows(index))
         };
@@ -70,8 +70,10 @@ impl Gateway {
 
     /// Whether an extension of an upstream of the endpoint passes the rules of every layer.
     fn admits_extension(&self, current: &Current, principal: &Principal, upstream: usize, id: &str) -> bool {
-        let Some(config) = self.config.upstreams.get(upstream) else { return false };
-        let mut layers = self.config.layers(principal.endpoint, principal.client);
+        let layers = self.config.layers(principal.endpoint, principal.client, &principal.roles);
+        let (Some(config), Some(mut layers)) = (self.config.upstreams.get(upstream), layers) else {
+            return false;
+        };
         let is_admitted = admits(&config.rules, id) && layers.all(|layer| admits(layer.rules, id));
         is_admitted && (!extension::is_known(id) || self.sees(current, principal, upstream))
     }

@@ -25,6 +25,10 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// updates of the one above.
 const BELOW: usize = 32;
 
+/// Bytes of a URI up to which it is looked for what is above it: a longer one is told as itself alone. Looking costs
+/// the square of the length at worst.
+const DEEP: usize = 2048;
+
 /// What an upstream said when it was asked to tell of a resource.
 pub type Consent = Result<Outcome, GatewayError>;
 
@@ -283,7 +287,8 @@ impl Drop for Follow {
 
 /// A URI, and every one that it is below of.
 fn lineage(uri: &str) -> impl Iterator<Item = &str> {
-    let ends = uri.char_indices().filter(|(_, char)| matches!(char, '/' | '?' | '#'));
+    let searched = if uri.len() > DEEP { "" } else { uri };
+    let ends = searched.char_indices().filter(|(_, char)| matches!(char, '/' | '?' | '#'));
     let above = ends.flat_map(|(at, char)| {
         let with_end = (char == '/').then_some(at + 1).filter(|end| *end < uri.len());
         [Some(at), with_end].into_iter().flatten()

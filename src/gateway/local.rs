@@ -51,7 +51,7 @@ impl Gateway {
         let current = self.current.load();
         let view = current
             .at(principal)
-            .view(kind, principal.client)
+            .view(kind, principal)
             .ok_or_else(|| GatewayError::new(GatewayErrorKind::Internal, "the client has no view"))?;
         let (entries, next_cursor) = view
             .page(cursor, self.config.page_size)
@@ -66,7 +66,7 @@ impl Gateway {
         let current = self.current.load();
         let snapshot = current.at(principal);
         let (index, entry) = snapshot.find(ListKind::Tools, exposed)?;
-        snapshot.view(ListKind::Tools, principal.client)?.shows(index).then(|| entry.text().clone())
+        snapshot.view(ListKind::Tools, principal)?.shows(index).then(|| entry.text().clone())
     }
 
     /// The least time that all parts may be taken for fresh, and whether one of them, or a policy, makes the

@@ -71,7 +71,8 @@ impl Drop for CallRecord<'_> {
         let upstream = self.findings.upstream.and_then(|index| self.config.upstreams.get(index));
         let endpoint = self.config.endpoint_path(self.principal.endpoint);
         CallFinished {
-            client: &self.principal.name,
+            client: self.config.label(self.principal.client),
+            caller: &self.principal.name,
             endpoint: &endpoint,
             upstream: upstream.map(|upstream| &*upstream.name),
             tool: self.findings.tool.as_deref(),

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Current, Gateway, Health, Offer};
 use crate::catalog::{Listed, Snapshot, Source};
-use crate::config::{Config, Filter, Pattern, Rules, Sight, Subject};
+use crate::config::{Config, Filter, Pattern, RoleConfig, Rules, Sight, Subject};
 use crate::mcp::{Hints, ListKind, PerKind};
 use crate::telemetry::{EntrySkipped, RuleUnmatched};
 
@@ -27,8 +27,14 @@ const FILTERED: [(ListKind, &str); 3] =
 /// The filters that hold for each client at an endpoint.
 fn filters(config: &Config, endpoint: usize) -> impl Iterator<Item = PerKind<Vec<Filter>>> {
     (0..config.clients.len()).map(move |client| {
-        let of =
-            |kind| config.layers(endpoint, client).map(|layer| layer.rules.filter(kind).clone()).collect();
+        let of = |kind| {
+            config
+                .layers(endpoint, client, &[])
+                .into_iter()
+                .flatten()
+                .map(|layer| layer.rules.filter(kind).clone())
+                .collect()
+        };
         PerKind::of(of)
     })
 }
@@ -36,7 +42,15 @@ fn filters(config: &Config, endpoint: usize) -> impl Iterator<Item = PerKind<Vec
 /// What the endpoints have before anything is offered.
 pub(super) fn empty(config: &Config) -> Vec<Snapshot> {
     let endpoints = 0..config.endpoints.len();
-    endpoints.map(|endpoint| Snapshot::merge(std::iter::empty(), filters(config, endpoint))).collect()
+    let roles = || config.roles.iter().map(role_filters);
+    endpoints
+        .map(|endpoint| Snapshot::merge(std::iter::empty(), filters(config, endpoint), roles()))
+        .collect()
+}
+
+/// The filters of a role.
+fn role_filters(role: &Arc<RoleConfig>) -> PerKind<&Filter> {
+    PerKind::of(|kind| role.rules.filter(kind))
 }
 
 impl Gateway {
@@ -90,7 +104,7 @@ impl Gateway {
                 lists: PerKind::of(|kind| offer.lists.kind(kind).entries.as_slice()),
             })
         });
-        Snapshot::merge(sources, filters(&self.config, endpoint))
+        Snapshot::merge(sources, filters(&self.config, endpoint), self.config.roles.iter().map(role_filters))
     }
 
     /// Says once what was left out, and which rules match nothing now that the tools are known.

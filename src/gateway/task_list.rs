@@ -14,6 +14,7 @@ use super::access::{self, Grant};
 use super::error::{GatewayError, GatewayErrorKind};
 use super::tasks::{Made, Used};
 use super::{Current, Gateway, Health};
+use crate::config::Config;
 use crate::exchange::{Answer, Call, Principal};
 use crate::mcp::task::{self, TASK_ID};
 use crate::mcp::{Body, Draft, ObjectView, Raw, Request, Response, TaskMode, elements};
@@ -23,6 +24,8 @@ use crate::telemetry::Table;
 #[derive(Debug)]
 pub(super) struct OwnTasks {
     most: usize,
+    /// The client that nobody in particular is: what it made may be anybody's.
+    anonymous: Option<usize>,
     of: Mutex<HashMap<Arc<str>, Recent>>,
 }
 
@@ -35,12 +38,16 @@ struct Recent {
 }
 
 impl OwnTasks {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, of: Mutex::default() }
+    pub(super) fn new(config: &Config) -> Self {
+        let anonymous = config.clients.iter().position(|client| client.is_anonymous);
+        Self { most: config.limits.listed_tasks, anonymous, of: Mutex::default() }
     }
 
-    /// Notes that a principal made or used a task.
+    /// Notes that a principal made or used a task, if it is one and not anybody.
     pub(super) fn note(&self, made: &Made<'_>, native: &str) {
+        if self.anonymous == Some(made.principal.client) {
+            return;
+        }
         let mut all = self.lock();
         let recent = all.entry(Arc::clone(&made.principal.name)).or_default();
         recent.uses += 1;
@@ -203,13 +210,16 @@ mod tests {
 
     #[test]
     fn a_memory_that_is_full_forgets_what_was_used_longest_ago() {
-        let own = OwnTasks::new(8);
-        let alice = Principal { client: 0, name: "alice".into(), endpoint: 0 };
-        let bob = Principal { client: 1, name: "bob".into(), endpoint: 0 };
+        let own = OwnTasks { most: 8, anonymous: Some(2), of: Mutex::default() };
+        let alice = Principal::new(0, "alice");
+        let bob = Principal::new(1, "bob");
         let note = |principal: &Principal, native: &str| {
             own.note(&Made { principal, upstream: 1, tool: "slow", mode: TaskMode::ByCaller }, native);
         };
         note(&bob, "his");
+        let anybody = Principal::new(2, "anonymous");
+        note(&anybody, "whose");
+        assert_eq!(own.tool(&anybody, 1, "whose"), None, "anybody's is nobody's");
         for number in 0..8 {
             note(&alice, &format!("task-{number}"));
         }

@@ -256,9 +256,9 @@ pub fn elements(text: &[u8], span: Span) -> Vec<Span> {
 pub enum Look {
     /// At the members only.
     Members,
-    /// Into `_meta`, too.
+    /// Into `_meta` and `ref`, too.
     Meta,
-    /// Into `params`, `result` and `error`, and there into `_meta`.
+    /// Into `params`, `result` and `error`, and there into `_meta` and `ref`.
     Envelope,
 }
 
@@ -267,7 +267,7 @@ impl Look {
     fn below(self, key: &str) -> Option<Self> {
         match (self, key) {
             (Self::Envelope, "params" | "result" | "error") => Some(Self::Meta),
-            (Self::Meta, "_meta") => Some(Self::Members),
+            (Self::Meta, "_meta" | "ref") => Some(Self::Members),
             (Self::Members | Self::Meta | Self::Envelope, _) => None,
         }
     }

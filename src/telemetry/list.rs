@@ -103,6 +103,16 @@ metrics! {
         "Sessions opened."
     STREAMS_OPEN Kind::Gauge, "waypost_streams_open" ["kind"]
         "Streams that stay open to tell clients of changes, now."
+    CALLS_DETACHED Kind::Gauge, "waypost_calls_detached" []
+        "Calls whose client has lost its connection, now; `limits.detached_calls` bounds them."
+    KEPT_EVENTS Kind::Gauge, "waypost_kept_events" []
+        "Events of streams that are kept now for clients that lose their connection; `limits.kept_events` bounds them."
+    KEPT_EVENT_BYTES Kind::Gauge, "waypost_kept_event_bytes" []
+        "Bytes of those events; `limits.kept_bytes` bounds them."
+    KEPT_EVENTS_DROPPED Kind::Counter, "waypost_kept_events_dropped_total" ["limit"]
+        "Events that a limit of one session, or of all, did not let be kept until `sessions.resume_window` was over."
+    STREAMS_RESUMED Kind::Counter, "waypost_streams_resumed_total" ["kind" "found"]
+        "Streams of calls and of sessions that clients came back to (`Last-Event-ID`)."
     TABLE_ENTRIES Kind::Gauge, "waypost_table_entries" ["table"]
         "Entries of tables that have no gauge of their own, now; see below."
     MESSAGE_BYTES Kind::Gauge, "waypost_message_bytes" []
@@ -113,6 +123,12 @@ metrics! {
         "Subscriptions of clients that the upstream would not renew after a new connection or session."
     REQUESTS_REFUSED Kind::Counter, "waypost_requests_refused_total" ["status"]
         "HTTP requests refused before they were calls: credentials, Host, Origin, shape, size, edge limit."
+    CREDENTIALS_REFUSED Kind::Counter, "waypost_credentials_refused_total" ["reason"]
+        "HTTP requests refused for their credentials, by what is wrong with them."
+    ISSUER_KEYS Kind::Gauge, "waypost_issuer_keys" ["issuer"]
+        "Public keys of an issuer of tokens that are known now; none as long as they could not be read."
+    ISSUER_READS Kind::Counter, "waypost_issuer_reads_total" ["issuer" "result"]
+        "Times that the keys of an issuer of tokens were read."
     LOG_LINES_DROPPED Kind::Counter, "waypost_log_lines_dropped_total" []
         "Lines of the log that are missing there, because 4 MiB of lines waited already for whoever reads it."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]
@@ -133,7 +149,7 @@ metrics! {
 static LABELS: &[(&str, &str)] = &[
     (
         "client",
-        "Its key under `clients` in the configuration, or `anonymous`; empty where the caller is not known.",
+        "Its key under `clients` in the configuration, `anonymous`, or `jwt:` and an issuer for all callers that only that vouches for; empty where the caller is not known.",
     ),
     ("upstream", "Its key under `upstreams`; empty where a call was routed nowhere."),
     ("endpoint", "Its path, as it stands under `endpoints`; `/mcp` where the file has none."),
@@ -147,14 +163,25 @@ static LABELS: &[(&str, &str)] = &[
         "scope",
         "`client`: the client's own limit. `upstream`: the limit of an upstream, all callers together. `edge`: the limit that guards the gateway itself.",
     ),
+    (
+        "reason",
+        "`missing`, `malformed`: no token. `unknown`: no client has it. `unreadable`, `issuer`, `algorithm`, `key`, `signature`, `expired`, `not_yet_valid`, `audience`, `claims`, `subject`: what is wrong with a JWT. `scopes`, `stranger`: a good one that opens nothing. `unavailable`: the keys of its issuer are not there.",
+    ),
+    ("issuer", "`jwt:` and the issuer without its scheme, as the configuration has it."),
+    ("result", "`ok` or `failed`."),
     ("status", "The HTTP status of the refusal."),
     ("hash", "16 hex digits over what the file and its variables said."),
     ("version", "The version of the program."),
     ("table", "`open_questions`, `departed_sessions`, `edge_callers` or `listed_tasks`; see what grows."),
     (
         "kind",
-        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`. `connection`: one of HTTP+SSE.",
+        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`. `connection`: one of HTTP+SSE. `call`: the stream of a call.",
     ),
+    (
+        "found",
+        "What was found of a stream that a client came back to. `whole`: all that it had not received. `gap`: not all of that. `gone`: nothing.",
+    ),
+    ("limit", "`session`: a limit of one session. `total`: one of all sessions together."),
 ];
 
 /// What grows with what clients and upstreams do: what it is, what bounds it, and the gauge that shows it.
@@ -176,6 +203,13 @@ static GROWING: &[(&str, &str, &str)] = &[
         "`limits.parked_calls`, `limits.answer_timeout`",
         "waypost_parked_calls",
     ),
+    ("Calls whose client has lost its connection", "`limits.detached_calls`", "waypost_calls_detached"),
+    (
+        "Events that are kept for clients that lose their connection",
+        "`limits.kept_events`, `sessions.resume_window`",
+        "waypost_kept_events",
+    ),
+    ("Bytes of those", "`limits.kept_bytes`", "waypost_kept_event_bytes"),
     ("Resources that clients have subscribed to", "`limits.subscriptions`", "waypost_resource_subscriptions"),
     ("Bytes of large messages", "`limits.memory`", "waypost_message_bytes"),
     ("Tools that are not called for now", "1,024 of one upstream", "waypost_tool_breakers_open"),

@@ -58,13 +58,22 @@ pub struct Metrics {
     pub(super) sessions: Family<IntGauge>,
     pub(super) sessions_opened: Family<IntCounter>,
     streams_open: Family<IntGauge>,
-    subscriptions: Family<IntGauge>,
+    pub(super) detached: Family<IntGauge>,
+    pub(super) kept_events: Family<IntGauge>,
+    pub(super) kept_bytes: Family<IntGauge>,
+    pub(super) kept_dropped: Family<IntCounter>,
+    pub(super) resumed: Family<IntCounter>,
+    pub(super) subscriptions: Family<IntGauge>,
     pub(super) subscriptions_lost: Family<IntCounter>,
     pub(super) refused: Family<IntCounter>,
+    pub(super) credentials_refused: Family<IntCounter>,
+    pub(super) issuer_keys: Family<IntGauge>,
+    pub(super) issuer_reads: Family<IntCounter>,
     config: Family<IntGauge>,
     build: Family<IntGauge>,
     start: Family<Gauge>,
     budget: Budget,
+    pub(super) gap_lines: Throttle,
     pub(super) noise_lines: Throttle,
     pub(super) missed_lines: Throttle,
     pub(super) refusal_lines: Throttle,
@@ -106,13 +115,22 @@ impl Default for Metrics {
             sessions: Family::new(&list::SESSIONS),
             sessions_opened: Family::new(&list::SESSIONS_OPENED),
             streams_open: Family::new(&list::STREAMS_OPEN),
+            detached: Family::new(&list::CALLS_DETACHED),
+            kept_events: Family::new(&list::KEPT_EVENTS),
+            kept_bytes: Family::new(&list::KEPT_EVENT_BYTES),
+            kept_dropped: Family::new(&list::KEPT_EVENTS_DROPPED),
+            resumed: Family::new(&list::STREAMS_RESUMED),
             subscriptions: Family::new(&list::SUBSCRIPTIONS),
             subscriptions_lost: Family::new(&list::SUBSCRIPTIONS_LOST),
             refused: Family::new(&list::REQUESTS_REFUSED),
+            credentials_refused: Family::new(&list::CREDENTIALS_REFUSED),
+            issuer_keys: Family::new(&list::ISSUER_KEYS),
+            issuer_reads: Family::new(&list::ISSUER_READS),
             config: Family::new(&list::CONFIG_INFO),
             build: Family::new(&list::BUILD_INFO),
             start: Family::new(&list::START_TIME),
             budget: Budget::new(usize::MAX),
+            gap_lines: Throttle::new(LINES_PER_MINUTE, minute),
             noise_lines: Throttle::new(1, minute),
             missed_lines: Throttle::new(1, minute),
             refusal_lines: Throttle::new(LINES_PER_MINUTE, minute),
@@ -172,6 +190,7 @@ impl Metrics {
         for kind in StreamKind::ALL {
             self.streams_open.cell(&[kind.as_str()]);
         }
+        self.start_resumption_at_zero();
     }
 
     fn register_upstream(&self, upstream: &str) {
@@ -268,15 +287,6 @@ impl Metrics {
         OpenStream(gauge)
     }
 
-    /// Counts a resource of `upstream` as followed until the guard is dropped.
-    pub fn subscribed(&self, upstream: &str) -> Subscribed {
-        let gauge = self.subscriptions.cell(&[upstream]);
-        if let Some(gauge) = &gauge {
-            gauge.inc();
-        }
-        Subscribed(gauge)
-    }
-
     /// Everything, as Prometheus text (`version=0.0.4`). Reads files under `/proc`: not for a thread that
     /// serves others meanwhile.
     #[must_use]
@@ -319,11 +329,19 @@ impl Metrics {
             self.sessions.collect(),
             self.sessions_opened.collect(),
             self.streams_open.collect(),
+            self.detached.collect(),
+            self.kept_events.collect(),
+            self.kept_bytes.collect(),
+            self.kept_dropped.collect(),
+            self.resumed.collect(),
             self.entries.collect(),
             gauge(&list::MESSAGE_BYTES, Some(self.budget.held() as u64)),
             self.subscriptions.collect(),
             self.subscriptions_lost.collect(),
             self.refused.collect(),
+            self.credentials_refused.collect(),
+            self.issuer_keys.collect(),
+            self.issuer_reads.collect(),
             counter(&list::LOG_LINES_DROPPED, Some(dropped_lines() as f64)),
             self.config.collect(),
             self.build.collect(),
@@ -433,19 +451,6 @@ impl Drop for Entered {
     }
 }
 
-/// A resource that somebody follows, as long as this lives.
-#[derive(Debug)]
-#[must_use = "nobody counts as following it once this is dropped"]
-pub struct Subscribed(Option<IntGauge>);
-
-impl Drop for Subscribed {
-    fn drop(&mut self) {
-        if let Some(gauge) = &self.0 {
-            gauge.dec();
-        }
-    }
-}
-
 /// What a stream that stays open belongs to, as a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
@@ -512,6 +517,9 @@ mod tests {
         metrics.call_duration.cell(&["u", "tools/call"]);
         metrics.rate_limited.cell(&["c", "client"]);
         metrics.refused.cell(&["401"]);
+        metrics.credentials_refused.cell(&["missing"]);
+        metrics.issuer_keys.cell(&["jwt:as.example"]);
+        metrics.issuer_reads.cell(&["jwt:as.example", "ok"]);
         let text = metrics.render();
         let rendered: Vec<&str> = text
             .lines()

@@ -199,7 +199,8 @@ impl Legacy {
         let session = self.session.borrow().clone();
         let second = self.send(&session, write, listener, farewell).await;
         if is_session_lost(&session, &second) {
-            return Err(self.broken(Failure::unavailable("it does not keep its sessions")));
+            // The session is as new as can be. It may be this request that the server answers so, and no other.
+            return Err(Failure::unavailable("it answers as if it did not keep its sessions"));
         }
         second.map(|reply| reply.response)
     }

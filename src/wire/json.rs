@@ -26,7 +26,7 @@ pub enum JsonError {
 ///
 /// Promises: the text is valid UTF-8 and JSON, nests at most [`MAX_DEPTH`] deep, is one JSON-RPC 2.0
 /// request, notification or response, and names no key twice in its envelope, its `params`, its `result`
-/// or `error`, or the `_meta` of these. Whatever else it holds is untouched.
+/// or `error`, or the `_meta` or `ref` of these. Whatever else it holds is untouched.
 ///
 /// # Errors
 /// See [`JsonError`]; nothing is kept.
@@ -187,8 +187,9 @@ fn into_message(text: Bytes, envelope: ObjectView) -> Result<Message, JsonError>
 fn check_keys(text: &[u8], envelope: &ObjectView) -> Result<(), JsonError> {
     let payloads = ["params", "result", "error"].map(|key| envelope.inner(text, key));
     let metas = payloads.map(|payload| payload.and_then(|payload| payload.inner(text, "_meta")));
+    let reference = envelope.inner(text, "params").and_then(|params| params.inner(text, "ref"));
     let views = std::iter::once(envelope).chain(payloads.into_iter().flatten());
-    for view in views.chain(metas.into_iter().flatten()) {
+    for view in views.chain(metas.into_iter().flatten()).chain(reference) {
         view.unique(text).map_err(|DuplicateKey(key)| {
             JsonError::Shape(format!("the key {key:?} stands twice in one object"))
         })?;
@@ -196,22 +197,39 @@ fn check_keys(text: &[u8], envelope: &ObjectView) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// The keys that decide what a request is, in the envelope and in `params`.
-const DECIDING: [&[&str]; 2] =
-    [&["jsonrpc", "id", "method", "params"], &["name", "uri", "ref", "arguments", "_meta"]];
+/// The keys that decide what a message is.
+const OF_ENVELOPE: [&str; 4] = ["jsonrpc", "id", "method", "params"];
+/// Those of them in `params`.
+const OF_PARAMS: [&str; 10] = [
+    "name",
+    "uri",
+    "ref",
+    "arguments",
+    "_meta",
+    "taskId",
+    "task",
+    "requestId",
+    "requestState",
+    "inputResponses",
+];
+/// Those of them in `params.ref`.
+const OF_REFERENCE: [&str; 3] = ["type", "name", "uri"];
 
 /// Refuses spellings of a deciding key that differ in case only: some servers match keys without case, and
 /// would read another name than the policy.
 fn check_case(text: &[u8], envelope: &ObjectView, params: &ObjectView) -> Result<(), JsonError> {
-    for (view, deciding) in [envelope, params].into_iter().zip(DECIDING) {
-        for member in &view.members {
-            let key = member.name(text);
-            let folded: String = key.chars().map(fold).collect();
-            if deciding.contains(&folded.as_str()) && !deciding.contains(&&*key) {
-                return Err(JsonError::Shape(format!(
-                    "the key {key:?} differs from {folded:?} in case only"
-                )));
-            }
+    check_case_of(text, envelope, &OF_ENVELOPE)?;
+    check_case_of(text, params, &OF_PARAMS)?;
+    params.inner(text, "ref").map_or(Ok(()), |reference| check_case_of(text, reference, &OF_REFERENCE))
+}
+
+fn check_case_of(text: &[u8], view: &ObjectView, deciding: &[&str]) -> Result<(), JsonError> {
+    for member in &view.members {
+        let key = member.name(text);
+        let is_alike = |known: &&&str| key.chars().map(fold).eq(known.chars().map(fold));
+        if let Some(known) = deciding.iter().find(is_alike).filter(|known| **known != key) {
+            let text = format!("the key {key:?} differs from {known:?} in case only");
+            return Err(JsonError::Shape(text));
         }
     }
     Ok(())
@@ -390,6 +408,11 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"argument\u017f":{}}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"m","Params":{"name":"b"}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"m","METHOD":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"taskId":"a","taskid":"b"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"TASKID":"b"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"ref":{"name":"a","Name":"b"}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"ref":{"name":"a","name":"b"}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"Ref":{}}}"#,
         ] {
             assert!(matches!(parse_text(bad), Err(JsonError::Shape(_))), "{bad}");
         }

@@ -187,6 +187,27 @@ fn the_end_of_the_stream_ends_its_session_and_its_calls() {
     assert_eq!(Client::legacy(&gateway).echo("up__echo", "x"), "x");
 }
 
+/// Ids are a connection's own, also before a handshake.
+#[test]
+fn a_cancellation_ends_calls_of_its_own_connection_alone() {
+    let (gate, slow) = Gate::new("answered");
+    let up = Script::echo(Era::Legacy).tool("slow", slow).http();
+    let gateway = Config::new().upstream("up", &up).ready();
+    let mut one = Old::bare(&gateway, None);
+    one.send("tools/call", r#"{"name":"up__slow","arguments":{}}"#);
+    up.wait_method("tools/call");
+    let mut others = [Old::bare(&gateway, None), Old::connected(&gateway, "2024-11-05", "{}")];
+    for other in &mut others {
+        other.post(
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"tools/call 1.0"}}"#,
+        );
+        assert_eq!(other.call("up__echo", json!({"text": "x"}))["result"]["content"][0]["text"], "x");
+    }
+    assert!(up.of_method("notifications/cancelled").is_empty());
+    gate.open();
+    assert_eq!(one.next()["result"]["content"][0]["text"], "answered");
+}
+
 #[test]
 fn a_cancelled_call_is_cancelled_upstream_and_not_answered() {
     let (gate, slow) = Gate::new("too late");

@@ -55,7 +55,7 @@ pub(crate) static ENDPOINT_PREFIXES: Key<Free> = Key {
     about: "What goes before the names of an upstream here, by upstreams, in place of its `prefix`; `\"\"` is \
             nothing. Rules know tools and prompts by the names that the `prefix` of the upstream makes, here too, so \
             that no rule is lost by another name.",
-    form: Free { written: "mapping of names to prefixes", default: "`{}`", bounds: "as `prefix`" },
+    form: Free { written: "mapping of names to texts", default: "`{}`", bounds: "as `prefix`" },
 };
 
 pub(crate) static ENDPOINT_INSTRUCTIONS: Key<Free> = Key {

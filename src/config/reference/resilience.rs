@@ -127,7 +127,8 @@ pub(crate) static BREAKER_OPEN: Key<Bounded<Duration>> = Key {
 
 pub(crate) static RETRY: Key<Choice> = Key {
     name: "retry",
-    about: "Which calls are sent once more that were lost with their connection and may have been executed: `hinted` \
+    about: "Which calls are sent once more that were lost and may have been executed (their connection broke, or an \
+            HTTP error came that is no answer of the server's, such as 502): `hinted` \
             is reads, and tools with `readOnlyHint` or `idempotentHint`; `always` is all, `never` none. The caller of \
             any other is told that the outcome is unknown. What was certainly not executed does not count.",
     form: Choice { words: &["hinted", "never", "always"], default: "hinted" },

@@ -14,7 +14,7 @@ fn table(key: Option<&str>, most: usize) -> SessionTable {
 }
 
 fn who(name: &str) -> Principal {
-    Principal { client: 0, name: name.into(), endpoint: 0 }
+    Principal::new(0, name)
 }
 
 fn raw(text: &str) -> Raw {

@@ -74,6 +74,20 @@ async fn updates_are_told_once_each_and_only_from_the_beginning_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_long_uri_is_told_as_itself_alone_and_costs_little() {
+    let followed = followed();
+    let long = "/".repeat(4 << 20);
+    let (mut top, mut itself) = (enter(&followed, "/"), enter(&followed, &long));
+    // The square of this length would take minutes.
+    for _ in 0..10 {
+        followed.updated(&long);
+    }
+    assert_eq!((told(&mut top).len(), told(&mut itself).len()), (0, 1));
+    followed.updated(&"/".repeat(DEEP));
+    assert_eq!(told(&mut top).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_below_a_resource_is_told_by_its_own_name_and_bounded() {
     let followed = followed();
     let (mut file, mut folder) = (enter(&followed, "file:///a"), enter(&followed, "file:///"));

@@ -41,6 +41,8 @@ struct Keeper<'a> {
     /// What the server has been asked for, and agreed to.
     made: HashSet<Arc<str>>,
     busy: HashSet<Arc<str>>,
+    /// Those of the busy ones that were asked for in an earlier session.
+    stale: HashSet<Arc<str>>,
     running: FuturesUnordered<BoxFuture<'a, Done>>,
 }
 
@@ -54,6 +56,7 @@ impl Legacy {
             followed,
             made: HashSet::new(),
             busy: HashSet::new(),
+            stale: HashSet::new(),
             running: FuturesUnordered::new(),
         };
         followed.unsettle();
@@ -92,7 +95,10 @@ impl Keeper<'_> {
 
     fn note(&mut self, (uri, act, answer): Done) {
         self.busy.remove(&uri);
+        let is_stale = self.stale.remove(&uri);
         match (act, answer.map(to_legacy::read_response)) {
+            // It may have been another session that agreed: this one is asked.
+            (Act::Subscribe, Ok(Outcome::Complete(_))) if is_stale => {}
             (Act::Subscribe, Ok(outcome)) => {
                 if matches!(outcome, Outcome::Complete(_)) {
                     self.made.insert(Arc::clone(&uri));
@@ -108,11 +114,11 @@ impl Keeper<'_> {
         }
     }
 
-    /// The server knows of nothing any more: its session is another one.
+    /// The server knows of nothing any more: its session is another one. What is being asked goes on, as it may be
+    /// what found the earlier session lost.
     fn forget(&mut self) {
         self.made.clear();
-        self.busy.clear();
-        self.running = FuturesUnordered::new();
+        self.stale.clone_from(&self.busy);
         self.followed.unsettle();
     }
 }

@@ -87,6 +87,8 @@ impl Modern {
                 Opened::Failed(failure) => {
                     let error = failure.into_error(self.wire.unsolicited.upstream());
                     wanted.open.iter().for_each(|uri| self.wire.unsolicited.settle(uri, Err(error.clone())));
+                    // What is there tells of more than is wanted, which is no reason to hurry.
+                    pause(&mut wishes, backoff.next()).await;
                 }
             }
         }

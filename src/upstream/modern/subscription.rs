@@ -75,6 +75,9 @@ pub(super) fn is_refused(end: &Result<Reply, Failure>) -> bool {
             matches!(response.body, Body::Error(_))
                 && response.error_code().is_none_or(|code| permanent.contains(&code))
         }
-        Err(failure) => failure.status.is_some_and(|status| (200..500).contains(&status)),
+        Err(failure) => failure.status.is_some_and(|status| match status {
+            408 | 425 | 429 => false,
+            other => (200..500).contains(&other),
+        }),
     }
 }

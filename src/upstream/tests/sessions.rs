@@ -137,7 +137,7 @@ async fn con_05_a_tools_own_error_about_a_session_is_no_lost_session() {
 }
 
 #[tokio::test]
-async fn a_server_that_keeps_no_session_is_down_and_not_asked_for_ever() {
+async fn a_server_that_keeps_no_session_fails_the_call_and_is_not_asked_for_ever() {
     let site = Site::open(|seen: &Seen| match seen.method() {
         "initialize" => {
             let mut response = legacy(seen);
@@ -151,7 +151,7 @@ async fn a_server_that_keeps_no_session_is_down_and_not_asked_for_ever() {
     let bench = Bench::http(&site.url);
     bench.ready().await;
     let error = bench.text("echo", json!({})).await.unwrap_err();
-    assert_eq!(error.text, "it does not keep its sessions");
+    assert_eq!(error.text, "it answers as if it did not keep its sessions");
     assert_eq!(site.seen_of("tools/call").len(), 2);
     bench.stop().await;
 }

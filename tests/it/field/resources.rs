@@ -118,12 +118,13 @@ fn what_is_not_there(cell: Cell) {
         r#"{"type":"ref/prompt","uri":"x://there"}"#,
         r#"{"type":"ref/other","name":"up__greet"}"#,
         r#"{"name":"up__greet"}"#,
-        r#"{"type":"ref/prompt","name":"greet","name":"up__greet"}"#,
         "null",
         "7",
     ] {
         assert_eq!(client.complete(reference)["error"]["code"], -32602, "{reference}");
     }
+    let twice = r#"{"type":"ref/prompt","name":"greet","name":"up__greet"}"#;
+    assert_eq!(client.complete(twice)["error"]["code"], -32600, "{twice}");
     assert!(upstream.of_method("completion/complete").is_empty());
     for params in ["{}", r#"{"uri":7}"#] {
         assert_eq!(client.request("resources/read", params).send().code(), -32602);

@@ -1,5 +1,8 @@
 //! Subscriptions to resources: who is told of an update, of which one, and what the server behind is asked.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, Open};
@@ -376,4 +379,53 @@ fn sub_a_modern_subscription_carries_lists_and_resources_of_several_servers() {
     two.change_tools(vec![plain_entry("echo"), plain_entry("fresh")]);
     let message = open.message().unwrap();
     assert_eq!((&message["method"], id(&message)), (&json!("notifications/tools/list_changed"), id(&ack)));
+}
+
+/// A server that will not have its subscription changed is not asked for it without end, and tells as before.
+#[test]
+fn sub_a_subscription_that_fails_is_not_asked_for_in_a_storm() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let is_failing = Arc::clone(&fails);
+    let up = telling(Era::Modern).first(move |turn| {
+        let refuses = turn.method() == "subscriptions/listen" && is_failing.load(Ordering::Relaxed);
+        if refuses {
+            turn.respond("503 Service Unavailable", "text/plain", "not now");
+        }
+        refuses
+    });
+    let up = up.http();
+    let gateway = Config::new().upstream("up", &up).ready();
+    let client = Client::modern(&gateway);
+    let (mut one, other) = (following(&client, &[A]), following(&client, &[B]));
+    up.wait_subscribed(&[A, B]);
+    fails.store(true, Ordering::Relaxed);
+    let before = up.of_method("subscriptions/listen").len();
+    other.hang_up();
+    let asked = || up.of_method("subscriptions/listen").len() - before;
+    eventually("it is asked for less", || (asked() >= 2).then_some(()));
+    std::thread::sleep(scaled(500));
+    // The waits begin with half a second and grow; each try without one takes a millisecond.
+    assert!(asked() < 20, "{} tries", asked());
+    up.update(A);
+    expect_updated(&mut one, A);
+}
+
+/// One method that a server answers like a lost session does not cost the session of everybody again and again.
+#[test]
+fn sub_a_refusal_that_looks_like_a_lost_session_is_a_refusal() {
+    let script = telling(Era::Legacy).first(|turn| {
+        let refuses = turn.method() == "resources/subscribe";
+        if refuses {
+            turn.respond("404 Not Found", "text/plain", "not found");
+        }
+        refuses
+    });
+    let up = script.http();
+    let gateway = Config::new().upstream("up", &up).ready();
+    let client = Client::legacy(&gateway);
+    let refused = client.request("resources/subscribe", &uri(A)).send();
+    assert_ne!(refused.code(), 0, "{}", refused.text());
+    assert_eq!(client.echo("up__echo", "x"), "x");
+    let handshakes = up.of_method("initialize").len();
+    assert!(handshakes <= 3, "{handshakes} handshakes");
 }

@@ -483,6 +483,17 @@ fn task_06_a_list_of_tasks_has_the_callers_own_only() {
     }
 }
 
+/// Callers without a token are told apart by nothing.
+#[test]
+fn task_06_anonymous_callers_are_not_listed_each_others_tasks() {
+    let up = tasking(Era::Legacy, "up").stdio();
+    let gateway = Config::new().upstream("up", &up).ready();
+    let (one, other) = (Client::legacy(&gateway), Client::legacy(&gateway));
+    let id = id_of(&start(&one, "up__slow", "mine"));
+    assert_eq!((listed(&one), listed(&other)), (vec![], vec![]));
+    assert!(ask(&one, "tasks/get", &id)["result"].is_object(), "who has the id has the task");
+}
+
 #[test]
 fn task_07_no_list_of_tasks_is_promised_that_no_upstream_has() {
     let mut script = tasking(Era::Legacy, "up");
