@@ -51,7 +51,8 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 /// Serves the configuration to the client that launched us, on a pipe, until that ends, SIGINT or SIGTERM; then
-/// drains. A second signal ends at once. `client` names the client of the configuration that it is; its first
+/// drains. A second signal ends at once. `client` names the client of the configuration that it is, `endpoint` the
+/// path of the endpoint that it gets; its first
 /// message waits up to `patience` for upstreams that are being connected.
 ///
 /// # Errors
@@ -59,7 +60,7 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
 /// another one that runs from the same file has them.
 pub(crate) async fn converse<R, W>(
     config: Config,
-    client: Option<&str>,
+    (client, endpoint): (Option<&str>, Option<&str>),
     pipe: (R, W),
     patience: Duration,
 ) -> anyhow::Result<()>
@@ -68,6 +69,11 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let principal = auth::launched_by(&config, client)?;
+    let known = || config.endpoints.iter().map(|endpoint| &*endpoint.path).collect::<Vec<_>>().join(", ");
+    let endpoint = config.endpoint(endpoint).with_context(|| {
+        format!("there is no endpoint {:?}; there are: {}", endpoint.unwrap_or_default(), known())
+    })?;
+    let principal = principal.at(endpoint);
     let signals = Signals::new()?;
     let config = Arc::new(config);
     let admin = if_free("admin", config.admin.filter(|_| config.is_admin_named)).await;
@@ -181,7 +187,7 @@ impl Running {
                 let gateway = Arc::clone(&gateway);
                 move |client: Option<&str>, question: &Question| match client {
                     Some(client) => gateway.explain(client, question).map(|one| vec![one]),
-                    None => Ok(gateway.explain_all(question)),
+                    None => gateway.explain_all(question),
                 }
             };
             let state = AdminState::new(&config, metrics, Arc::clone(&readiness), offers, Box::new(explain));

@@ -55,6 +55,9 @@ enum Command {
         /// The client of the configuration that it is; without it, one without credentials.
         #[arg(long, value_name = "NAME")]
         client: Option<String>,
+        /// The endpoint that it gets, by its path; without it `/mcp`, or else the first of the file.
+        #[arg(long, value_name = "PATH")]
+        endpoint: Option<String>,
         /// How long the first message waits for upstreams that are still connecting; what comes later is told as a
         /// change of the lists.
         #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=600))]
@@ -152,10 +155,11 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     match cli.command.unwrap_or(Command::Serve) {
         Command::Serve => serve(&cli.file.config, app::serve),
-        Command::Stdio { client, wait } => {
+        Command::Stdio { client, endpoint, wait } => {
             let patience = Duration::from_secs(wait.into());
             let pipe = (tokio::io::stdin(), tokio::io::stdout());
-            let converse = async |config| app::converse(config, client.as_deref(), pipe, patience).await;
+            let who = (client.as_deref(), endpoint.as_deref());
+            let converse = async |config| app::converse(config, who, pipe, patience).await;
             serve(&cli.file.config, converse)
         }
         Command::Check { effective } => {

@@ -7,6 +7,7 @@ mod auth;
 mod cases;
 mod compile;
 mod effective;
+mod endpoint;
 mod expand;
 #[cfg(test)]
 pub(crate) mod for_test;
@@ -36,13 +37,14 @@ use std::time::{Duration, SystemTime};
 use secrecy::SecretString;
 use url::Url;
 
-use crate::mcp::Era;
+use crate::mcp::{Era, Hints};
 
 pub use auth::{JwtAlgorithm, JwtIssuer};
 pub use effective::Effective;
+pub use endpoint::EndpointConfig;
 pub use identity::{Icon, ServerInfo};
 pub use load::{Loaded, load, parse, process_env};
-pub use pattern::Verdict;
+pub use pattern::{Sight, Subject, Verdict};
 pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::{page as reference_page, schema};
 pub use resilience::{Breaker, Health, Patience, Resilience, Retry};
@@ -61,6 +63,8 @@ pub struct Config {
     pub demo: Option<SocketAddr>,
     /// The upstreams in the order of the file.
     pub upstreams: Vec<Arc<UpstreamConfig>>,
+    /// The endpoints in the order of the file; one at least.
+    pub endpoints: Vec<Arc<EndpointConfig>>,
     /// The roles in the order of the file, those that no client has too.
     pub roles: Vec<Arc<RoleConfig>>,
     /// The clients in the order of the file; the anonymous client last, if there is one.
@@ -234,11 +238,16 @@ pub struct Filter {
     pub deny: Vec<Pattern>,
 }
 
-/// A pattern over names: `*` is any run of characters, `?` is one, all else is itself. Equal if the texts are.
+/// A pattern over names: `*` is any run of characters, `?` is one, all else is itself; and over what tools say of
+/// themselves. Equal if both are.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// As it is written.
+    /// As it is shown.
     text: Arc<str>,
+    /// What the name must be like.
+    name: Arc<str>,
+    /// What must be said.
+    hints: Hints,
     /// The line of the file on which it stands; 0 for one that is in none.
     line: usize,
 }

@@ -20,7 +20,7 @@ use crate::mcp::{Method, Notification, Raw, Request, Response, TaskMode};
 
 pub use budget::{Budget, Exhausted, Share};
 
-/// The caller of a call, authenticated.
+/// The caller of a call, authenticated, and the endpoint at which it calls: what it may do depends on both.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Principal {
     /// Its place in the configuration's list of clients (the anonymous client is one of them).
@@ -30,13 +30,21 @@ pub struct Principal {
     pub name: Arc<str>,
     /// Roles that it has besides those of the client, by their places in the configuration: sorted, each once.
     pub roles: Arc<[usize]>,
+    /// The place of the endpoint in the configuration.
+    pub endpoint: usize,
 }
 
 impl Principal {
-    /// The caller that a client of the configuration is by itself.
+    /// The caller that a client of the configuration is by itself, at the first endpoint.
     #[must_use]
     pub fn new(client: usize, name: impl Into<Arc<str>>) -> Self {
-        Self { client, name: name.into(), roles: Arc::default() }
+        Self { client, name: name.into(), roles: Arc::default(), endpoint: 0 }
+    }
+
+    /// The same caller at the endpoint at this place.
+    #[must_use]
+    pub fn at(self, endpoint: usize) -> Self {
+        Self { endpoint, ..self }
     }
 }
 

@@ -32,7 +32,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 
 use crate::catalog::{ExposedNames, Snapshot};
-use crate::config::Config;
+use crate::config::{Config, EndpointConfig, UpstreamConfig};
 use crate::exchange::{Call, Cancel, Outcome, Principal};
 use crate::mcp::Method;
 use crate::telemetry::{LimitReached, LimitScope, Metrics, Table};
@@ -50,7 +50,7 @@ use tasks::TaskIds;
 pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
-pub use explain::{Explanation, NoSuchClient, Question, Step, StepOutcome, Verdict};
+pub use explain::{Explanation, Question, Step, StepOutcome, Unanswerable, Verdict};
 pub use feed::{Change, Seen, Watch};
 pub use followed::{Consent, Followed, Wanted};
 pub use following::Following;
@@ -63,7 +63,10 @@ pub struct Gateway {
     config: Arc<Config>,
     metrics: Arc<Metrics>,
     upstreams: Vec<Arc<dyn Upstream>>,
+    /// How rules know the names of each upstream.
     names: Vec<ExposedNames>,
+    /// How each endpoint exposes them.
+    exposed: Vec<Vec<ExposedNames>>,
     guards: CallGuards,
     breakers: Vec<Breaker>,
     task_ids: TaskIds,
@@ -74,11 +77,24 @@ pub struct Gateway {
     places: Places,
 }
 
-/// What is offered at one instant: the merged snapshot, and the offers that it was made of.
+/// What is offered at one instant: the merged snapshot of each endpoint, and the offers that they were made of.
 #[derive(Debug)]
 struct Current {
-    snapshot: Snapshot,
+    snapshots: Vec<Snapshot>,
+    /// What an endpoint has that does not exist.
+    nothing: Snapshot,
     offers: Vec<Arc<Offer>>,
+}
+
+impl Current {
+    fn new(snapshots: Vec<Snapshot>, offers: Vec<Arc<Offer>>) -> Self {
+        Self { snapshots, nothing: Snapshot::default(), offers }
+    }
+
+    /// The snapshot of the endpoint at which somebody calls.
+    fn at(&self, principal: &Principal) -> &Snapshot {
+        self.snapshots.get(principal.endpoint).unwrap_or(&self.nothing)
+    }
 }
 
 impl Gateway {
@@ -86,9 +102,6 @@ impl Gateway {
     /// [`Gateway::refresh`] runs.
     #[must_use]
     pub fn new(config: Arc<Config>, metrics: Arc<Metrics>, upstreams: Vec<Arc<dyn Upstream>>) -> Arc<Self> {
-        let prefixes = || config.upstreams.iter().map(|upstream| upstream.prefix.as_str());
-        let names = prefixes().map(|prefix| ExposedNames::new(prefix, prefixes(), &config.naming)).collect();
-        let filters = config.clients.iter().map(refresh::filters);
         Arc::new(Self {
             guards: CallGuards::new(&config),
             breakers: config
@@ -98,21 +111,35 @@ impl Gateway {
                 .collect(),
             task_ids: TaskIds::new(&config),
             own_tasks: OwnTasks::new(&config),
-            current: ArcSwap::from_pointee(Current {
-                snapshot: Snapshot::merge(
-                    std::iter::empty(),
-                    filters,
-                    config.roles.iter().map(refresh::role_filters),
-                ),
-                offers: upstreams.iter().map(|_| Arc::default()).collect(),
-            }),
+            current: ArcSwap::from_pointee(Current::new(
+                refresh::empty(&config),
+                upstreams.iter().map(|_| Arc::default()).collect(),
+            )),
             feed: Feed::default(),
             places: Places::new(&config.limits),
-            names,
+            names: names(&config, None),
+            exposed: config.endpoints.iter().map(|endpoint| names(&config, Some(endpoint))).collect(),
             upstreams,
             metrics,
             config,
         })
+    }
+
+    /// How an endpoint exposes the names of an upstream.
+    fn names_at(&self, endpoint: usize, upstream: usize) -> Option<&ExposedNames> {
+        let is_there = self.config.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.has(upstream));
+        self.exposed.get(endpoint)?.get(upstream).filter(|_| is_there)
+    }
+
+    /// The upstreams of the endpoint at which somebody calls, and what they offer.
+    fn offers_at<'a>(
+        &'a self,
+        current: &'a Current,
+        principal: &Principal,
+    ) -> impl Iterator<Item = (&'a Arc<UpstreamConfig>, &'a Arc<Offer>)> + use<'a> {
+        let endpoint = self.config.endpoints.get(principal.endpoint);
+        let all = self.config.upstreams.iter().zip(&current.offers);
+        all.filter(move |(upstream, _)| endpoint.is_some_and(|endpoint| endpoint.has(upstream.index)))
     }
 
     /// The configuration in force.
@@ -155,15 +182,15 @@ impl Gateway {
         let _in_flight = self.metrics.in_flight(upstream.name());
         let cancel = call.call().cancel.clone();
         let (place, method) = (call.target().upstream, call.call().method);
+        let principal = call.principal().clone();
         let expiry = call.expiry();
         let (used, relay) = (call.tasks().clone(), call.relay());
         let started = Instant::now();
-        let tool = record.findings.tool.clone();
-        let called = tool.clone().filter(|_| method == Method::ToolsCall);
+        let called = record.findings.tool.clone().filter(|_| method == Method::ToolsCall);
         let carried = async {
             match relay {
                 Some(relay) => relay.until((self, &used), upstream.call(call)).await,
-                None => Box::pin(self.send(upstream, call, tool)).await,
+                None => Box::pin(self.send(upstream, call)).await,
             }
         };
         let ended = async {
@@ -179,7 +206,7 @@ impl Gateway {
         };
         let result = self.past_breaker(place, called, ended).await;
         record.upstream_took(started.elapsed());
-        self.expose_tasks(&used, self.rewrite(place, method, result?))
+        self.expose_tasks(&used, self.rewrite(&principal, (place, method), result?))
     }
 
     /// Tells the upstreams that a session has ended.
@@ -219,6 +246,19 @@ impl Gateway {
         .emit(&self.metrics);
         error
     }
+}
+
+/// How the names of each upstream are exposed: at an endpoint, or, without one, as rules know them.
+fn names(config: &Config, endpoint: Option<&EndpointConfig>) -> Vec<ExposedNames> {
+    let prefixes = || {
+        config.upstreams.iter().map(|upstream| match endpoint {
+            None => Some(upstream.prefix.as_str()),
+            Some(endpoint) => endpoint.has(upstream.index).then(|| endpoint.prefix(upstream)),
+        })
+    };
+    let exposed =
+        |own: Option<&str>| ExposedNames::new(own.unwrap_or_default(), prefixes().flatten(), &config.naming);
+    prefixes().map(exposed).collect()
 }
 
 /// Ends the call when its time is over. The reason is set before anything is dropped, so that the upstream hears it.

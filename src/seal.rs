@@ -221,7 +221,7 @@ mod tests {
         #[test]
         fn a_token_of_another_purpose_is_refused(content in proptest::collection::vec(any::<u8>(), 0..64)) {
             let idle_timeout = Duration::from_secs(1);
-            let config = Sessions { idle_timeout, keep_alive: idle_timeout, key: Some("k".to_owned().into()) };
+            let config = Sessions { idle_timeout, keep_alive: idle_timeout, resume_window: idle_timeout, key: Some("k".to_owned().into()) };
             let purposes = [Purpose::Session, Purpose::RequestState, Purpose::Task];
             for (made, read) in purposes.iter().flat_map(|made| purposes.iter().map(move |read| (made, read))) {
                 let token = Sealer::new(&config, *made).unwrap().seal(17, &content).unwrap();

@@ -5,12 +5,12 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::gateway::{Explanation, NoSuchClient, Question};
+use crate::gateway::{Explanation, Question, Unanswerable};
 
 /// Explains for one client, or for all where none is named.
-pub type Explain = dyn Fn(Option<&str>, &Question) -> Result<Vec<Explanation>, NoSuchClient> + Send + Sync;
+pub type Explain = dyn Fn(Option<&str>, &Question) -> Result<Vec<Explanation>, Unanswerable> + Send + Sync;
 
-/// Answers `/api/explain?client=C&tool=T`: one explanation.
+/// Answers `/api/explain?client=C&tool=T`, with `&endpoint=E` at another endpoint: one explanation.
 pub(super) fn explain(explain: &Explain, hash: &str, query: Option<&str>) -> (StatusCode, Value) {
     let asked = match Asked::parse(query) {
         Ok(Asked { client: None, .. }) => return refuse("`client` is missing"),
@@ -25,7 +25,7 @@ pub(super) fn explain(explain: &Explain, hash: &str, query: Option<&str>) -> (St
     }
 }
 
-/// Answers `/api/who?tool=T`: an explanation for each client.
+/// Answers `/api/who?tool=T`, with `&endpoint=E` at another endpoint: an explanation for each client.
 pub(super) fn who(explain: &Explain, hash: &str, query: Option<&str>) -> (StatusCode, Value) {
     let asked = match Asked::parse(query) {
         Ok(Asked { client: Some(_), .. }) => return refuse("`client` is a parameter of /api/explain"),
@@ -51,20 +51,24 @@ struct Asked {
 
 impl Asked {
     fn parse(query: Option<&str>) -> Result<Self, &'static str> {
-        let (mut client, mut question) = (None, None);
+        let (mut client, mut endpoint, mut question) = (None, None, None::<Question>);
         for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             if key == "client" && client.is_none() {
                 client = Some(value.into_owned());
                 continue;
             }
+            if key == "endpoint" && endpoint.is_none() {
+                endpoint = Some(value.into_owned());
+                continue;
+            }
             let asked = Question::about(&key, value.into_owned())
-                .ok_or("the parameters are `client` and one of `tool`, `prompt`, `resource`")?;
+                .ok_or("the parameters are `client`, `endpoint` and one of `tool`, `prompt`, `resource`")?;
             if question.replace(asked).is_some() {
                 return Err("one of `tool`, `prompt`, `resource`, and once");
             }
         }
         let question = question.ok_or("one of `tool`, `prompt`, `resource` is missing")?;
-        Ok(Self { client, question })
+        Ok(Self { client, question: Question { endpoint, ..question } })
     }
 }
 
@@ -77,10 +81,18 @@ mod tests {
         let parsed = Asked::parse(Some("client=a%20b&tool=x%2By")).unwrap();
         let question = Question::about("tool", "x+y".into()).unwrap();
         assert_eq!(parsed, Asked { client: Some("a b".into()), question });
+        let parsed = Asked::parse(Some("tool=x&endpoint=%2Fmcp%2Fa")).unwrap();
+        assert_eq!(parsed.question.endpoint.as_deref(), Some("/mcp/a"));
         let resource = Question::about("resource", "file:///x".into()).unwrap();
         assert_eq!(Asked::parse(Some("resource=file:///x")).unwrap().question, resource);
-        for query in [None, Some("client=a"), Some("tool=a&prompt=b"), Some("tool=a&tool=a"), Some("tools=a")]
-        {
+        for query in [
+            None,
+            Some("client=a"),
+            Some("tool=a&prompt=b"),
+            Some("tool=a&tool=a"),
+            Some("tools=a"),
+            Some("tool=a&endpoint=/a&endpoint=/b"),
+        ] {
             assert!(Asked::parse(query).is_err(), "{query:?}");
         }
     }

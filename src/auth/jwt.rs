@@ -102,7 +102,7 @@ impl Issuers {
         roles.dedup();
         let named = issuer.client_claim.as_ref().and_then(|claim| find(claims, claim)?.as_str());
         if let Some((name, place)) = named.and_then(|name| self.clients.get_key_value(name)) {
-            return Ok(Principal { client: *place, name: Arc::clone(name), roles: roles.into() });
+            return Ok(Principal { roles: roles.into(), ..Principal::new(*place, Arc::clone(name)) });
         }
         let is_choosy = issuer.client_claim.is_some() || issuer.roles_claim.is_some();
         if is_choosy && roles.is_empty() {
@@ -114,7 +114,7 @@ impl Issuers {
         };
         let subject = subject.filter(is_fit).ok_or(AuthError::Invalid(Rejection::Subject))?;
         let (place, group) = &issuer.group;
-        Ok(Principal { client: *place, name: format!("{group}#{subject}").into(), roles: roles.into() })
+        Ok(Principal { roles: roles.into(), ..Principal::new(*place, format!("{group}#{subject}")) })
     }
 }
 

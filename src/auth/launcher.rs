@@ -34,7 +34,10 @@ pub fn launched_by(config: &Config, name: Option<&str>) -> Result<Principal, Lau
     }
     let meant = config.clients.iter().enumerate().find(|(_, client)| is_meant(client));
     match (meant, name) {
-        (Some((place, client)), _) => Ok(Principal::new(place, Arc::clone(&client.name))),
+        (Some((place, client)), _) => {
+            let endpoint = config.endpoint(None).unwrap_or_default();
+            Ok(Principal::new(place, Arc::clone(&client.name)).at(endpoint))
+        }
         (None, Some(name)) => Err(LaunchError::Unknown(name.to_owned(), names(config))),
         (None, None) => Err(LaunchError::Unnamed(names(config))),
     }

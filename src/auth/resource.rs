@@ -5,14 +5,12 @@ use serde_json::json;
 use url::Url;
 
 use super::AuthError;
-use crate::config::Config;
+use crate::config::{Config, EndpointConfig};
 
 /// Before the path of the resource, in the path of its metadata. RFC 9728, 3.1.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-/// The path of the endpoint.
+/// The path of the endpoint that the public URL is of.
 const ENDPOINT: &str = "/mcp";
-/// The path of HTTP+SSE, which stands beside it.
-const SSE: &str = "/sse";
 
 /// What is told to clients about tokens.
 #[derive(Debug)]
@@ -22,6 +20,9 @@ pub struct Resource {
     /// Scopes that any of them needs, each once.
     scopes: Vec<String>,
     public_url: Option<Url>,
+    /// The paths of the endpoints, each with those of its streams and messages over HTTP+SSE. The first is the one that
+    /// a client means who names none.
+    endpoints: Vec<[String; 3]>,
     name: String,
 }
 
@@ -35,11 +36,18 @@ impl Resource {
                 scopes.push(scope.clone());
             }
         }
+        let usual = config.endpoint(None).unwrap_or_default();
+        let mut endpoints: Vec<_> = config.endpoints.iter().enumerate().collect();
+        endpoints.sort_by_key(|(place, _)| *place != usual);
+        let paths = |endpoint: &EndpointConfig| {
+            [endpoint.path.to_string(), endpoint.stream_path(), endpoint.messages_path()]
+        };
         let info = &config.server_info;
         Self {
             issuers: config.jwt.iter().map(|issuer| issuer.issuer.clone()).collect(),
             scopes,
             public_url: config.public_url.clone(),
+            endpoints: endpoints.into_iter().map(|(_, endpoint)| paths(endpoint)).collect(),
             name: info.title.clone().unwrap_or_else(|| info.name.clone()),
         }
     }
@@ -48,15 +56,12 @@ impl Resource {
     #[must_use]
     pub fn metadata(&self, path: &str, headers: &HeaderMap) -> Option<String> {
         let rest = path.strip_prefix(WELL_KNOWN)?;
-        let (base, place) = (self.base(headers)?, self.place());
-        let resource = match rest.trim_end_matches('/') {
-            "" | ENDPOINT => place,
-            SSE => self.beside(SSE),
-            // The path of the public URL, which a proxy in front may leave in.
-            public if public == place => place,
-            public if public == self.beside(SSE) => self.beside(SSE),
-            _ => return None,
-        };
+        let base = self.base(headers)?;
+        let asked = rest.trim_end_matches('/');
+        let mut served = self.endpoints.iter().flat_map(|[path, stream, _]| [path, stream]);
+        // The path of the public URL is one that a proxy in front may leave in.
+        let is_it = |path: &&String| asked.is_empty() || asked == **path || asked == self.seen(path);
+        let resource = self.seen(served.find(is_it)?);
         let mut document = json!({
             "resource": format!("{base}{resource}"),
             "authorization_servers": self.issuers,
@@ -88,9 +93,10 @@ impl Resource {
                 | AuthError::Unavailable => &self.scopes,
             };
             parts.extend((!scopes.is_empty()).then(|| format!("scope=\"{}\"", scopes.join(" "))));
-            let place = if path.trim_end_matches('/') == ENDPOINT { self.place() } else { self.beside(SSE) };
-            let base = self.base(headers);
-            parts.extend(base.map(|base| format!("resource_metadata=\"{base}{WELL_KNOWN}{place}\"")));
+            let metadata = self.base(headers).zip(self.resource_of(path));
+            let metadata =
+                metadata.map(|(base, place)| format!("resource_metadata=\"{base}{WELL_KNOWN}{place}\""));
+            parts.extend(metadata);
         }
         let text = match parts.is_empty() {
             true => "Bearer".to_owned(),
@@ -116,7 +122,22 @@ impl Resource {
         }
     }
 
-    /// The path of the endpoint, as clients see it; as it is written, so that it is equal to what they have.
+    /// The resource that a request to a path is for, by the path that clients see.
+    fn resource_of(&self, path: &str) -> Option<String> {
+        let path = path.trim_end_matches('/');
+        self.endpoints.iter().find_map(|[own, stream, messages]| match path {
+            _ if path == own => Some(self.seen(own)),
+            _ if path == stream || path == messages => Some(self.seen(stream)),
+            _ => None,
+        })
+    }
+
+    /// A path as clients see it.
+    fn seen(&self, path: &str) -> String {
+        if path == ENDPOINT { self.place() } else { self.beside(path) }
+    }
+
+    /// The path of `/mcp`, as clients see it; as it is written, so that it is equal to what they have.
     fn place(&self) -> String {
         match self.public_url.as_ref().map(Url::path) {
             None => ENDPOINT.to_owned(),
@@ -194,6 +215,36 @@ mod tests {
         );
         assert_eq!(local.challenge(&AuthError::Stranger, "/mcp", &headers()), None);
         assert_eq!(local.challenge(&AuthError::Unavailable, "/mcp", &headers()), None);
+    }
+
+    #[test]
+    fn every_endpoint_is_a_resource_of_its_own() {
+        let more = "endpoints: {/mcp: {}, /mcp/read: {}, /tools: {}}";
+        let public = resource(&format!("public_url: https://gw.example/team/mcp\n{more}"), "");
+        for (path, resource) in [
+            ("", "/team/mcp"),
+            ("/mcp", "/team/mcp"),
+            ("/mcp/read", "/team/mcp/read"),
+            ("/team/mcp/read/", "/team/mcp/read"),
+            ("/mcp/read/sse", "/team/mcp/read/sse"),
+            ("/tools", "/team/tools"),
+        ] {
+            let wanted = Some(format!("https://gw.example{resource}"));
+            assert_eq!(told(&public, &format!("{WELL_KNOWN}{path}")), wanted, "{path}");
+        }
+        for path in ["/mcp/other", "/mcp/read/x", "/TOOLS"] {
+            assert_eq!(told(&public, &format!("{WELL_KNOWN}{path}")), None, "{path}");
+        }
+        let challenge = |path: &str| {
+            let challenge = public.challenge(&AuthError::Missing, path, &headers()).unwrap();
+            challenge.to_str().unwrap().to_owned()
+        };
+        assert!(challenge("/mcp/read").ends_with("oauth-protected-resource/team/mcp/read\""));
+        assert!(challenge("/mcp/read/messages").ends_with("/team/mcp/read/sse\""));
+        assert!(challenge("/messages").ends_with("/team/sse\""));
+        let without = resource("endpoints: {/tools: {}}", "");
+        assert_eq!(told(&without, WELL_KNOWN), Some("http://localhost:8080/tools".to_owned()));
+        assert_eq!(told(&without, &format!("{WELL_KNOWN}/mcp")), None);
     }
 
     #[test]

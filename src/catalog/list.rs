@@ -5,28 +5,38 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
+use super::candidate::Candidate;
 use super::page::View;
-use super::uri::admits;
-use crate::config::Filter;
+use crate::config::{Filter, Sight};
 use crate::exchange::Principal;
-use crate::mcp::ListKind;
+use crate::mcp::{Hints, ListKind};
 
 /// One entry of a merged list.
 #[derive(Debug)]
 pub struct Entry {
     /// The name or URI that clients use.
     pub exposed: Arc<str>,
+    /// The name by which rules know it, which is the same at every endpoint.
+    pub known: Arc<str>,
     /// The one that the upstream uses.
     pub native: Arc<str>,
     /// The place of the upstream in the configuration.
     pub upstream: usize,
     /// Whether the upstream's own filter lets it through.
     pub is_offered: bool,
+    /// What it says of itself.
+    pub hints: Hints,
     /// The entry as it is listed.
     pub(super) text: Bytes,
 }
 
 impl Entry {
+    /// As rules see it.
+    #[must_use]
+    pub fn candidate(&self, kind: ListKind) -> Candidate<'_> {
+        Candidate { kind, native: &self.native, known: &self.known, hints: Sight::Seen(self.hints) }
+    }
+
     /// The entry as it is listed, with the exposed name.
     #[must_use]
     pub fn text(&self) -> &Bytes {
@@ -101,8 +111,7 @@ impl MergedList {
     /// What is seen through all of `filters`.
     fn render<'a>(&self, kind: ListKind, filters: impl Iterator<Item = &'a Filter> + Clone) -> View {
         let is_seen = |entry: &Entry| {
-            let (exposed, native) = (&entry.exposed, &entry.native);
-            entry.is_offered && filters.clone().all(|filter| admits(filter, kind, (exposed, native)))
+            entry.is_offered && filters.clone().all(|filter| entry.candidate(kind).passes(filter))
         };
         let visible = self.entries.iter().map(is_seen).collect();
         View::render(self.entries.iter().map(|entry| &entry.text), visible)

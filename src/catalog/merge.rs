@@ -3,16 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::candidate::Candidate;
 use super::implied::{Implied, interfaces};
 use super::list::{Entry, MergedList};
 use super::name::ExposedNames;
 use super::page::View;
 use super::rewrite::{Tags, rewrite_entry};
 use super::template::UriTemplate;
-use super::uri::{admits, split_tag, tagged};
-use crate::config::Filter;
+use super::uri::{split_tag, tagged};
+use crate::config::{Filter, Sight};
 use crate::exchange::Principal;
-use crate::mcp::{ListKind, PerKind, Raw};
+use crate::mcp::{Hints, ListKind, PerKind, Raw};
 
 /// One entry of a list of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +31,10 @@ pub struct Source<'a> {
     pub upstream: usize,
     /// Its name there.
     pub label: &'a str,
-    /// How its names are exposed.
+    /// How its names are exposed here.
     pub names: &'a ExposedNames,
+    /// How rules know them, here as elsewhere.
+    pub known_names: &'a ExposedNames,
     /// Which of its entries are offered.
     pub filters: PerKind<&'a Filter>,
     /// Its entries in its own order.
@@ -49,7 +52,7 @@ pub struct Finding {
     pub reason: String,
 }
 
-/// The merged offer at one instant.
+/// The merged offer of one endpoint at one instant.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     lists: PerKind<MergedList>,
@@ -79,7 +82,7 @@ pub struct Location {
 
 impl Snapshot {
     /// Merges `sources`, which come in the order of the configuration; `clients` are the filters of
-    /// the layers of the clients, in theirs, and `roles` those of the roles.
+    /// the layers that hold for each client here, in the order of the clients, and `roles` those of the roles.
     ///
     /// Where two entries get one exposed name, the earlier one keeps it and the other becomes a finding.
     /// Where two upstreams have one URI, that of the later one is tagged.
@@ -143,7 +146,8 @@ impl Snapshot {
     fn imply(&mut self, index: usize, source: &Source<'_>) {
         let kind = ListKind::Resources;
         let listed: HashSet<&str> = source.lists.kind(kind).iter().map(|listed| &*listed.name).collect();
-        let offered = |listed: &&Listed| source.filters.kind(ListKind::Tools).admits(&listed.name);
+        let filter = source.filters.kind(ListKind::Tools);
+        let offered = |listed: &&Listed| tool(listed).passes_within(filter);
         for uri in source.lists.kind(ListKind::Tools).iter().filter(offered).flat_map(interfaces) {
             let native: Arc<str> = uri.into();
             if listed.contains(&*native) {
@@ -177,10 +181,21 @@ impl Snapshot {
             };
             return self.findings.push(Finding { upstream: source.upstream, native, reason });
         }
-        let filter = source.filters.kind(kind);
-        let is_offered = admits(filter, kind, (&native, &native));
+        let known = match kind {
+            ListKind::Tools | ListKind::Prompts => known(source, &native, &exposed),
+            ListKind::Resources | ListKind::Templates => Arc::clone(&native),
+        };
+        let hints = if kind == ListKind::Tools { Hints::of(listed.text.bytes()) } else { Hints::default() };
+        let candidate = Candidate { kind, native: &native, known: &known, hints: Sight::Seen(hints) };
+        let is_offered = candidate.passes_within(source.filters.kind(kind));
         let text = rewrite_entry(kind, listed, &exposed, self.tags.get(index));
-        list.push(Entry { exposed, native, upstream: source.upstream, is_offered, text });
+        list.push(Entry { exposed, known, native, upstream: source.upstream, is_offered, hints, text });
+    }
+
+    /// The entry that an upstream has under this name of its own.
+    #[must_use]
+    pub fn find_native(&self, kind: ListKind, upstream: usize, native: &str) -> Option<&Entry> {
+        self.entries(kind).iter().find(|entry| entry.upstream == upstream && *entry.native == *native)
     }
 
     /// All entries of a kind, those that no client sees included.
@@ -257,6 +272,18 @@ impl Snapshot {
     pub fn view(&self, kind: ListKind, principal: &Principal) -> Option<Arc<View>> {
         self.lists.kind(kind).view(kind, principal)
     }
+}
+
+/// A tool as the rules of its upstream see it.
+fn tool(listed: &Listed) -> Candidate<'_> {
+    let hints = Sight::Seen(Hints::of(listed.text.bytes()));
+    Candidate { kind: ListKind::Tools, native: &listed.name, known: &listed.name, hints }
+}
+
+/// The name by which rules know an entry; shared with the exposed one where both are the same.
+fn known(source: &Source<'_>, native: &str, exposed: &Arc<str>) -> Arc<str> {
+    let known = source.known_names.expose(native);
+    if known == **exposed { Arc::clone(exposed) } else { known.into() }
 }
 
 #[cfg(test)]

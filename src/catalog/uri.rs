@@ -1,8 +1,4 @@
-//! URIs: the tag that tells equal URIs of two upstreams apart, and what a filter says of entries.
-
-use super::spelling::admits_uri;
-use crate::config::Filter;
-use crate::mcp::ListKind;
+//! URIs: the tag that tells equal URIs of two upstreams apart.
 
 /// Stands between a URI and the name of its upstream.
 const TAG: &str = "#@";
@@ -16,17 +12,6 @@ pub(super) fn tagged(uri: &str, upstream: &str) -> String {
 #[must_use]
 pub fn split_tag(uri: &str) -> Option<(&str, &str)> {
     uri.rsplit_once(TAG)
-}
-
-/// Whether a filter of a role or a client lets an entry through: tools and prompts by the exposed name, all
-/// else by the native one.
-#[must_use]
-pub fn admits(filter: &Filter, kind: ListKind, (exposed, native): (&str, &str)) -> bool {
-    match kind {
-        ListKind::Tools | ListKind::Prompts => filter.admits(exposed),
-        ListKind::Resources => admits_uri(filter, native),
-        ListKind::Templates => filter.admits(native),
-    }
 }
 
 #[cfg(test)]

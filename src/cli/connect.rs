@@ -42,6 +42,9 @@ pub(super) enum Client {
     Generic,
 }
 
+/// Where MCP is served where nothing else is said.
+const DEFAULT_ENDPOINT: &str = "/mcp";
+
 /// How the client gets here.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Way {
@@ -50,7 +53,7 @@ pub(super) struct Way {
     #[arg(long, value_name = "URL", conflicts_with = "stdio")]
     url: Option<Url>,
     /// The path of the endpoint, where the address has none.
-    #[arg(long, value_name = "PATH", default_value = "/mcp")]
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_ENDPOINT)]
     endpoint: String,
     /// The variable of the client's environment that holds its token. Without it, `WAYPOST_TOKEN` where the
     /// configuration file asks for tokens.
@@ -123,6 +126,9 @@ fn launched(file: &Path, way: &Way) -> anyhow::Result<Entry> {
     let mut args = vec!["stdio".to_owned(), "--config".to_owned(), file.display().to_string()];
     if let Some(client) = &way.client {
         args.extend(["--client".to_owned(), client.clone()]);
+    }
+    if way.endpoint != DEFAULT_ENDPOINT {
+        args.extend(["--endpoint".to_owned(), way.endpoint.clone()]);
     }
     Ok(Entry::Launched { command: program.display().to_string(), args })
 }

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::check::Report;
 use crate::config;
-use crate::gateway::{Explanation, NoSuchClient, Question, Step, StepOutcome, Verdict};
+use crate::gateway::{Explanation, Question, Step, StepOutcome, Unanswerable, Verdict};
 use crate::mcp::ListKind;
 
 /// What is asked about, as it stands on the command line.
@@ -40,6 +40,9 @@ pub(super) struct Source {
     /// upstreams of the file are connected to for the occasion.
     #[arg(long, value_name = "URL")]
     admin: Option<Url>,
+    /// At which endpoint, by its path; without it `/mcp`, or else the first of the file.
+    #[arg(long, value_name = "PATH")]
+    endpoint: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -58,7 +61,7 @@ pub(super) async fn explain(
     subject: &Subject,
     source: &Source,
 ) -> anyhow::Result<Report> {
-    let question = subject.question();
+    let question = Question { endpoint: source.endpoint.clone(), ..subject.question() };
     let explanations = match (&source.admin, client) {
         (Some(admin), Some(client)) => vec![ask(admin, "explain", Some(client), &question).await?],
         (Some(admin), None) => ask_all(admin, &question).await?,
@@ -77,7 +80,7 @@ pub(super) async fn explain(
 /// # Errors
 /// If nobody can be asked.
 pub(super) async fn who(file: &Path, subject: &Subject, source: &Source) -> anyhow::Result<Report> {
-    let question = subject.question();
+    let question = Question { endpoint: source.endpoint.clone(), ..subject.question() };
     let explanations = match &source.admin {
         Some(admin) => ask_all(admin, &question).await?,
         None => look(file, None, &question).await?,
@@ -89,12 +92,14 @@ pub(super) async fn who(file: &Path, subject: &Subject, source: &Source) -> anyh
 
 impl Subject {
     fn question(&self) -> Question {
-        let named = |kind: ListKind, name: &Option<String>| name.clone().map(|name| Question { kind, name });
+        let named = |kind: ListKind, name: &Option<String>| {
+            name.clone().map(|name| Question { kind, name, endpoint: None })
+        };
         named(ListKind::Tools, &self.tool)
             .or_else(|| named(ListKind::Prompts, &self.prompt))
             .or_else(|| named(ListKind::Resources, &self.resource))
             // The command line has one of them, or has been refused.
-            .unwrap_or_else(|| Question { kind: ListKind::Tools, name: String::new() })
+            .unwrap_or_else(|| Question { kind: ListKind::Tools, name: String::new(), endpoint: None })
     }
 }
 
@@ -111,10 +116,10 @@ fn code(verdict: Verdict) -> u8 {
 /// Connects to the upstreams of the file.
 async fn look(file: &Path, client: Option<&str>, question: &Question) -> anyhow::Result<Vec<Explanation>> {
     let loaded = config::load(file, &config::process_env).map_err(|problems| anyhow!("{problems}"))?;
-    let explained: Result<Vec<Explanation>, NoSuchClient> =
+    let explained: Result<Vec<Explanation>, Unanswerable> =
         crate::app::look(loaded.config, async |gateway| match client {
             Some(client) => gateway.explain(client, question).map(|one| vec![one]),
-            None => Ok(gateway.explain_all(question)),
+            None => gateway.explain_all(question),
         })
         .await;
     Ok(explained?)
@@ -167,6 +172,9 @@ async fn fetch(
         let mut query = url.query_pairs_mut();
         if let Some(client) = client {
             query.append_pair("client", client);
+        }
+        if let Some(endpoint) = &question.endpoint {
+            query.append_pair("endpoint", endpoint);
         }
         query.append_pair(question.kind.noun(), &question.name);
     }

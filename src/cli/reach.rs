@@ -110,7 +110,8 @@ impl Reach {
             let names: Vec<&str> = config.clients.iter().map(|client| &*client.name).collect();
             bail!("say as whom: `--client` is one of {}", names.join(", "));
         };
-        Ok(Principal::new(place, Arc::clone(&client.name)))
+        let endpoint = config.endpoint(None).unwrap_or_default();
+        Ok(Principal::new(place, Arc::clone(&client.name)).at(endpoint))
     }
 }
 

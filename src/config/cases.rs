@@ -204,6 +204,16 @@ fn the_full_file_says_everything_otherwise() {
     assert_eq!(texts(reader.tools.allow.as_ref().unwrap()), ["gh__get_*", "time__*"]);
     assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 84));
     assert!(reader.extensions.is_some() && !config.clients[3].is_open() && config.roles[1].rules.is_open());
+    let endpoint = &config.endpoints[1];
+    assert_eq!((&*endpoint.path, endpoint.upstreams.clone()), ("/mcp/readonly", Some(vec![2, 1])));
+    assert_eq!((endpoint.prefix(github), endpoint.prefix(time)), ("", "time__"));
+    let shown = |patterns: &[Pattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let tools = &endpoint.rules.tools;
+    assert_eq!(shown(tools.allow.as_ref().unwrap()), ["{readOnlyHint: true}", "gh__get_*"]);
+    assert_eq!(shown(&tools.deny), ["{name: \"gh__*\", destructiveHint: true}"]);
+    assert_eq!(endpoint.instructions.as_deref(), Some("Look, do not touch."));
+    assert_eq!((config.endpoint(None), config.endpoint(Some("/mcp/readonly"))), (Some(0), Some(1)));
+    assert_eq!(config.endpoint(Some("/mcp/readonly/")), None);
     assert_eq!(&*config.file, "tests/data/config/good/full.yaml");
 
     let [issuer] = config.jwt.as_slice() else { panic!("{:?}", config.jwt) };

@@ -6,6 +6,7 @@ mod access;
 mod auth;
 mod client;
 mod command;
+mod endpoint;
 mod identity;
 mod listen;
 mod resilience;
@@ -42,6 +43,7 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
     let naming = naming(&mut top);
     let upstreams = upstream::upstreams(&mut top, &naming);
     let prefixes = upstreams.prefixes(&naming);
+    let endpoints = endpoint::endpoints(&mut top, &upstreams, &naming);
     let mut roles = role::roles(&mut top, &prefixes, &naming);
     let mut auth = auth::auth(&mut top, listen);
     if auth.names_roles() {
@@ -55,6 +57,7 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
         is_admin_named,
         demo,
         upstreams: upstreams.enabled,
+        endpoints,
         roles,
         clients,
         jwt: auth.jwt.into_iter().map(Arc::new).collect(),
@@ -68,7 +71,7 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
         reveal_denied: top
             .within(&keys::POLICY_KEY, |policy| policy.flag(&keys::REVEAL_DENIED))
             .unwrap_or_default(),
-        instructions: instructions(&mut top),
+        instructions: instructions(&mut top, &keys::INSTRUCTIONS),
         server_info: identity::server_info(&mut top),
         drain_timeout: top.bounded(&keys::DRAIN_TIMEOUT).unwrap_or_default(),
         log: log(&mut top),
@@ -193,8 +196,8 @@ fn session_key(sessions: &mut Section<'_>) -> Option<SecretString> {
 
 const MIN_SESSION_KEY: usize = 16;
 
-fn instructions(top: &mut Section<'_>) -> Option<String> {
-    let text = top.text(&keys::INSTRUCTIONS)?;
+fn instructions(top: &mut Section<'_>, key: &'static keys::Key<keys::Free>) -> Option<String> {
+    let text = top.text(key)?;
     if text.value.len() > MAX_INSTRUCTIONS {
         top.report(Finding::error("`instructions` is longer than 64 KiB").at(text.span));
     }

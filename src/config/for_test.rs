@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    CallLimits, Charset, ClientConfig, Config, Http, Isolation, Limits, Log, LogFormat, Naming, Rules,
-    ServerInfo, Sessions, Sharing, Transport, UpstreamConfig,
+    CallLimits, Charset, ClientConfig, Config, EndpointConfig, Http, Isolation, Limits, Log, LogFormat,
+    Naming, Rules, ServerInfo, Sessions, Sharing, Transport, UpstreamConfig,
 };
 
 /// A configuration with these upstreams (HTTP, to an address that nobody listens on) and clients.
@@ -17,6 +17,7 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         is_admin_named: false,
         demo: None,
         upstreams: upstreams.collect(),
+        endpoints: vec![Arc::new(EndpointConfig::whole())],
         roles: vec![],
         clients: clients.iter().map(|name| client(name)).collect(),
         jwt: vec![],

@@ -1,10 +1,12 @@
-//! Patterns over names, and filters made of them.
+//! Patterns over names and annotations, and filters made of them.
 //!
-//! `*` is any run of characters, `?` is one character; all else is itself, byte for byte.
+//! In a name `*` is any run of characters, `?` is one character; all else is itself, byte for byte. An annotation
+//! that is not there matches nothing.
 
 use std::fmt;
 
 use super::{Filter, Pattern};
+use crate::mcp::Hints;
 
 /// What a filter says about a name, and which rule said so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,36 @@ pub enum Verdict<'a> {
     NotAllowed,
 }
 
+/// What a pattern looks at. A text alone is a name of which nothing else can be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// The name, or the URI.
+    pub name: &'a str,
+    /// What it says of itself.
+    pub hints: Sight,
+}
+
+/// How much is known of what something says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// All of it.
+    Seen(Hints),
+    /// Nothing, but it may say anything: what would let it through does not match, and what would not does.
+    Unseen,
+}
+
+impl<'a> From<&'a str> for Subject<'a> {
+    fn from(name: &'a str) -> Self {
+        Self { name, hints: Sight::Seen(Hints::default()) }
+    }
+}
+
+impl<'a> From<&'a String> for Subject<'a> {
+    fn from(name: &'a String) -> Self {
+        name.as_str().into()
+    }
+}
+
 impl Verdict<'_> {
     /// Whether the name is let through.
     #[must_use]
@@ -31,23 +63,33 @@ impl Verdict<'_> {
 }
 
 impl Filter {
-    /// Whether it lets this name through. `deny` wins; without `allow`, all that is not denied.
+    /// Whether it lets this through. `deny` wins; without `allow`, all that is not denied.
     #[must_use]
-    pub fn admits(&self, name: &str) -> bool {
-        self.judge(name).admits()
+    pub fn admits<'s>(&self, subject: impl Into<Subject<'s>>) -> bool {
+        self.judge(subject).admits()
     }
 
-    /// What it says about this name, and which rule said so: the first that matches, in the order of the file.
+    /// What it says about this, and which rule said so: the first that matches, in the order of the file.
     #[must_use]
-    pub fn judge(&self, name: &str) -> Verdict<'_> {
-        let first = |patterns: &'_ [Pattern]| patterns.iter().position(|pattern| pattern.matches(name));
-        if let Some(pattern) = first(&self.deny).and_then(|at| self.deny.get(at)) {
+    pub fn judge<'s>(&self, subject: impl Into<Subject<'s>>) -> Verdict<'_> {
+        let subject = subject.into();
+        let mut denied = self.deny.iter();
+        if let Some(pattern) = denied.find(|pattern| pattern.may_match(subject)) {
             return Verdict::Denied(pattern);
         }
         let Some(allow) = &self.allow else {
             return Verdict::Unrestricted;
         };
-        first(allow).and_then(|at| allow.get(at)).map_or(Verdict::NotAllowed, Verdict::Allowed)
+        allow.iter().find(|pattern| pattern.matches(subject)).map_or(Verdict::NotAllowed, Verdict::Allowed)
+    }
+
+    /// Whether it lets anything of this name through, whatever that says of itself.
+    #[must_use]
+    pub fn may_admit(&self, name: &str) -> bool {
+        let is_denied = |pattern: &Pattern| pattern.hints.is_empty() && pattern.matches(name);
+        let is_allowed = |pattern: &Pattern| pattern.matches_name(name);
+        !self.deny.iter().any(is_denied)
+            && self.allow.as_ref().is_none_or(|allow| allow.iter().any(is_allowed))
     }
 
     /// Every pattern, those of `allow` first.
@@ -59,7 +101,12 @@ impl Filter {
 impl Pattern {
     /// A pattern on a line of the file.
     pub(crate) fn on_line(text: &str, line: usize) -> Self {
-        Self { text: text.into(), line }
+        Self { text: text.into(), name: text.into(), hints: Hints::default(), line }
+    }
+
+    /// A pattern over names and annotations, as it is written, on a line of the file.
+    pub(crate) fn over_hints(name: &str, hints: Hints, text: &str, line: usize) -> Self {
+        Self { text: text.into(), name: name.into(), hints, line }
     }
 
     /// Its text.
@@ -68,28 +115,46 @@ impl Pattern {
         &self.text
     }
 
+    /// What the name must be like.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The line of the file on which it stands; 0 for one that is in none.
     #[must_use]
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// Whether it stands for one name only.
-    #[must_use]
-    pub fn is_literal(&self) -> bool {
-        !self.text.contains(['*', '?'])
-    }
-
     /// What stands before its first wildcard.
     #[must_use]
     pub fn literal_start(&self) -> &str {
-        self.text.split(['*', '?']).next().unwrap_or_default()
+        self.name.split(['*', '?']).next().unwrap_or_default()
     }
 
-    /// Whether it matches the whole name. Takes at most the product of both lengths, and no memory.
+    /// Whether it matches the whole name, and what is said is what it asks for. Takes at most the product of both
+    /// lengths, and no memory.
     #[must_use]
-    pub fn matches(&self, name: &str) -> bool {
-        let (mut pattern, mut rest) = (self.text.chars(), name.chars());
+    pub fn matches<'s>(&self, subject: impl Into<Subject<'s>>) -> bool {
+        let Subject { name, hints } = subject.into();
+        let is_said = match hints {
+            Sight::Seen(hints) => self.hints.fit(hints),
+            Sight::Unseen => self.hints.is_empty(),
+        };
+        is_said && self.matches_name(name)
+    }
+
+    /// As [`Self::matches`]; what is not known is taken to be as it is asked for.
+    fn may_match(&self, subject: Subject<'_>) -> bool {
+        match subject.hints {
+            Sight::Seen(_) => self.matches(subject),
+            Sight::Unseen => self.matches_name(subject.name),
+        }
+    }
+
+    fn matches_name(&self, name: &str) -> bool {
+        let (mut pattern, mut rest) = (self.name.chars(), name.chars());
         // Where to go on after the last `*`: the pattern behind it, and the name from where it may end next.
         let mut retry = None;
         loop {
@@ -122,7 +187,7 @@ impl Pattern {
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.name == other.name && self.hints == other.hints
     }
 }
 
@@ -223,6 +288,29 @@ mod tests {
                 [found, tail @ ..] => (*wanted == '?' || wanted == found) && oracle(rest, tail),
             },
         }
+    }
+
+    #[test]
+    fn annotations_must_be_there_and_say_so() {
+        let hint = |name: &str, value| Hints::default().with((name, value)).unwrap();
+        let reads = hint("readOnlyHint", true);
+        let over = |name: &str, hints| Pattern::over_hints(name, hints, "{…}", 0);
+        let filter = Filter {
+            allow: Some(vec![over("*", reads), Pattern::from("put_*")]),
+            deny: vec![over("*_secret", hint("destructiveHint", true))],
+        };
+        let judge = |name, hints| filter.admits(Subject { name, hints });
+        assert!(judge("x", Sight::Seen(reads)));
+        assert!(!judge("x", Sight::Seen(hint("readOnlyHint", false))));
+        assert!(!judge("x", Sight::Seen(Hints::default())) && !filter.admits("x"));
+        assert!(judge("put_x", Sight::Seen(Hints::default())));
+        assert!(judge("put_secret", Sight::Seen(Hints::default())));
+        assert!(!judge("put_secret", Sight::Seen(hint("destructiveHint", true))));
+        assert!(!judge("x", Sight::Unseen), "it may not only read");
+        assert!(!judge("put_secret", Sight::Unseen), "it may destroy");
+        assert!(judge("put_x", Sight::Unseen));
+        assert!(filter.may_admit("x") && filter.may_admit("put_secret"));
+        assert!(!Filter { allow: None, deny: vec![Pattern::from("x")] }.may_admit("x"));
     }
 
     proptest! {

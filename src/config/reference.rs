@@ -7,6 +7,7 @@
 
 mod auth;
 mod client;
+mod endpoint;
 mod foreign;
 mod gateway;
 mod identity;
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 pub(crate) use auth::*;
 pub(crate) use client::*;
+pub(crate) use endpoint::*;
 pub(crate) use foreign::*;
 pub(crate) use gateway::*;
 pub(crate) use identity::*;

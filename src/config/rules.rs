@@ -1,5 +1,5 @@
 //! What one layer of the file lets through. Layers only narrow: what a client may use is what every layer
-//! lets through, that of the upstream, those of its roles, and its own.
+//! lets through, that of the upstream, that of the endpoint, those of its roles, and its own.
 //!
 //! Must not know: what is offered.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{ClientConfig, Config, Filter, UpstreamConfig};
 use crate::mcp::ListKind;
 
-/// The rules of an upstream, a role or a client.
+/// The rules of an upstream, an endpoint, a role or a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// Which tools: of an upstream by native names, else by exposed ones.
@@ -35,7 +35,7 @@ pub struct RoleConfig {
 /// One layer, and whose it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer<'a> {
-    /// Where in the file: `upstreams`, `roles` or `clients`.
+    /// Where in the file: `upstreams`, `endpoints`, `roles` or `clients`.
     pub section: &'static str,
     /// Its key there.
     pub name: &'a str,
@@ -76,14 +76,21 @@ impl Config {
         self.clients.get(client).map(|client| &*client.name).unwrap_or_default()
     }
 
-    /// The layers of a caller that is the client at this place and has these roles besides those of the client;
-    /// `None` where one of them is not there.
+    /// The layers over exposed names that hold at the endpoint at this place for a caller that is the client at that
+    /// one and has these roles besides those of the client: the endpoint's, those of the roles, the client's. `None`
+    /// where one of them is not there.
     #[must_use]
-    pub fn layers<'a>(&'a self, client: usize, roles: &[usize]) -> Option<impl Iterator<Item = Layer<'a>>> {
-        let client = self.clients.get(client)?;
+    pub fn layers<'a>(
+        &'a self,
+        endpoint: usize,
+        client: usize,
+        roles: &[usize],
+    ) -> Option<impl Iterator<Item = Layer<'a>> + use<'a>> {
+        let (endpoint, client) = (self.endpoints.get(endpoint)?, self.clients.get(client)?);
+        let endpoint = Layer { section: "endpoints", name: &endpoint.path, rules: &endpoint.rules };
         let more: Option<Vec<Layer<'a>>> =
             roles.iter().map(|place| self.roles.get(*place).map(|role| role.layer())).collect();
-        Some(more?.into_iter().chain(client.layers()))
+        Some(std::iter::once(endpoint).chain(more?).chain(client.layers()))
     }
 }
 

@@ -29,7 +29,7 @@ use crate::telemetry::{ClientRefused, StreamKind};
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers::SESSION_ID;
 
-/// One endpoint and all that its requests share.
+/// All that the requests share, at whichever endpoint they come.
 pub(super) struct Endpoint {
     pub(super) gateway: Arc<Gateway>,
     pub(super) authenticator: Authenticator,
@@ -155,7 +155,7 @@ impl Endpoint {
         if !headers.contains_key(SESSION_ID) {
             return Presented::Absent;
         }
-        let found = single(headers, SESSION_ID).and_then(|id| self.sessions.find(id, &caller.principal.name));
+        let found = single(headers, SESSION_ID).and_then(|id| self.sessions.find(id, &caller.principal));
         found.map_or(Presented::Unknown, Presented::Live)
     }
 
@@ -249,12 +249,13 @@ impl Endpoint {
 impl Caller {
     /// Within what the ids of this caller are its own.
     pub(super) fn scope(&self, session: Option<&SessionUse>) -> Scope {
+        let endpoint = self.principal.endpoint;
         match (session, self.pipe, &self.edge) {
             (Some(session), _, _) => Scope::Session(Arc::clone(&session.id)),
             (None, Some(pipe), _) => Scope::Pipe(pipe),
-            (None, None, EdgeCaller::Client(client)) => Scope::Client(*client),
-            (None, None, EdgeCaller::Member(name)) => Scope::Member(Arc::clone(name)),
-            (None, None, EdgeCaller::Address(address)) => Scope::Address(*address),
+            (None, None, EdgeCaller::Client(client)) => Scope::Client(*client, endpoint),
+            (None, None, EdgeCaller::Member(name)) => Scope::Member(Arc::clone(name), endpoint),
+            (None, None, EdgeCaller::Address(address)) => Scope::Address(*address, endpoint),
         }
     }
 }

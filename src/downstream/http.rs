@@ -156,12 +156,21 @@ async fn route(router: Router, request: http::Request<Body>) -> Response {
 }
 
 fn router(endpoint: Arc<Endpoint>) -> Router {
-    Router::new()
-        .route("/mcp", any(mcp))
-        .route("/mcp/", any(mcp))
-        .route("/sse", any(old_stream))
-        .route("/sse/", any(old_stream))
-        .route(sse::MESSAGES, any(old_message))
+    let config = Arc::clone(endpoint.gateway.config());
+    let mut router = Router::new();
+    for (place, served) in config.endpoints.iter().enumerate() {
+        let serve = any(move |State(endpoint), request| mcp(endpoint, place, request));
+        let open = any(move |State(endpoint), request| old_stream(endpoint, place, request));
+        let take = any(move |State(endpoint), request| old_message(endpoint, place, request));
+        let stream = served.stream_path();
+        router = router
+            .route(&served.path, serve.clone())
+            .route(&format!("{}/", served.path), serve)
+            .route(&stream, open.clone())
+            .route(&format!("{stream}/"), open)
+            .route(&served.messages_path(), take);
+    }
+    router
         .route("/healthz", any(healthz))
         .fallback(elsewhere)
         .layer(CatchPanicLayer::custom(panicked))
@@ -179,10 +188,12 @@ async fn elsewhere(State(endpoint): State<Arc<Endpoint>>, request: Request) -> R
         let reply = Reply::json(StatusCode::OK, metadata.into());
         return stream::respond(reply.header(CACHE_CONTROL, METADATA_AGE));
     }
-    stream::respond(Reply::transport(
-        StatusCode::NOT_FOUND,
-        "there is nothing here; the MCP endpoint is /mcp",
-    ))
+    // Of several, a stranger need not know which there are.
+    let text = match endpoint.gateway.config().endpoints.as_slice() {
+        [only] => format!("there is nothing here; the MCP endpoint is {}", only.path),
+        _ => "there is no endpoint at this path; whoever runs this gateway knows which there are".to_owned(),
+    };
+    stream::respond(Reply::transport(StatusCode::NOT_FOUND, text))
 }
 
 fn panicked(_payload: Box<dyn Any + Send + 'static>) -> Response {
@@ -199,12 +210,12 @@ pub(super) fn answer(endpoint: &Endpoint, reply: Reply, accepts: Accepts) -> Res
     }
 }
 
-async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+async fn mcp(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Response {
     if request.method() == Verb::OPTIONS {
         return stream::respond(Reply::no_content().header(ALLOW, ALLOWED));
     }
     let (parts, body) = request.into_parts();
-    let caller = match caller(&endpoint, &parts).await {
+    let caller = match caller(&endpoint, place, &parts).await {
         Ok(caller) => caller,
         Err(refusal) => return answer(&endpoint, refusal, Accepts::Both),
     };
@@ -220,10 +231,10 @@ async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Respons
     }
 }
 
-/// Who sent a request.
-async fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
+/// Who sent a request to the endpoint at this place.
+async fn caller(endpoint: &Endpoint, place: usize, parts: &Parts) -> Result<Caller, Reply> {
     let authenticated = endpoint.authenticator.authenticate(&parts.headers).await;
-    let principal = authenticated.map_err(|error| refuse(endpoint, parts, &error))?;
+    let principal = authenticated.map_err(|error| refuse(endpoint, parts, &error))?.at(place);
     let address = parts.extensions.get::<Peer>().map(|peer| peer.0);
     let is_member = endpoint.authenticator.is_member(&principal);
     let edge = match address.filter(|_| endpoint.authenticator.is_anonymous(&principal)) {
@@ -250,20 +261,22 @@ fn refuse(endpoint: &Endpoint, parts: &Parts, error: &AuthError) -> Reply {
 }
 
 /// HTTP+SSE: the stream that is a connection.
-async fn old_stream(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+async fn old_stream(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Response {
     let (parts, _body) = request.into_parts();
-    let opened = match (parts.method == Verb::GET, caller(&endpoint, &parts).await) {
+    let opened = match (parts.method == Verb::GET, caller(&endpoint, place, &parts).await) {
         (_, Err(refusal)) => Err(refusal),
         (true, Ok(caller)) => sse::open(&endpoint, &caller, &parts.headers),
-        (false, Ok(_)) => Err(only(Verb::GET, "GET opens a stream of HTTP+SSE; Streamable HTTP is at /mcp")),
+        (false, Ok(_)) => {
+            Err(only(Verb::GET, "GET opens a stream of HTTP+SSE; Streamable HTTP is at the endpoint itself"))
+        }
     };
     opened.unwrap_or_else(|refusal| answer(&endpoint, refusal, Accepts::Both))
 }
 
 /// HTTP+SSE: a message for a connection.
-async fn old_message(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+async fn old_message(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let reply = match (parts.method == Verb::POST, caller(&endpoint, &parts).await) {
+    let reply = match (parts.method == Verb::POST, caller(&endpoint, place, &parts).await) {
         (_, Err(refusal)) => refusal,
         (true, Ok(caller)) => sse::take(&endpoint, &caller, &parts, body).await,
         (false, Ok(_)) => only(Verb::POST, "messages of HTTP+SSE come as POSTs"),

@@ -17,12 +17,12 @@ use crate::mcp::{Id, Notification};
 pub(super) enum Scope {
     /// A session.
     Session(Arc<str>),
-    /// A client of the configuration that uses no session.
-    Client(usize),
-    /// A caller of many that are one client, without session.
-    Member(Arc<str>),
-    /// Anonymous callers at one address, without session.
-    Address(IpAddr),
+    /// A client of the configuration that uses no session, at one endpoint.
+    Client(usize, usize),
+    /// A caller of many that are one client, without session, at one endpoint.
+    Member(Arc<str>, usize),
+    /// Anonymous callers at one address, without session, at one endpoint.
+    Address(IpAddr, usize),
     /// A pipe, or a connection of HTTP+SSE, without session: who speaks on another one is somebody else.
     Pipe(u64),
 }
@@ -125,7 +125,7 @@ mod tests {
             (session("a"), id("1")),
             (session("a"), id("\"1\"")),
             (session("b"), id("1")),
-            (Scope::Client(0), id("1")),
+            (Scope::Client(0, 0), id("1")),
         ];
         let flights: Vec<_> = places
             .into_iter()

@@ -53,7 +53,8 @@ pub(super) fn serve(
             return Step::Done(Reply::accepted());
         }
     };
-    let method = Some(Method::of(&request.method)).filter(|method| endpoint.gateway.serves(*method));
+    let method = Some(Method::of(&request.method))
+        .filter(|method| endpoint.gateway.serves(&caller.principal, *method));
     match method.map(|method| (method, method.routing())) {
         Some((Method::Initialize, _)) => Step::Done(initialize(endpoint, caller, &request)),
         Some((Method::Ping, _)) => Step::Done(Reply::result(&request.id, object(&[]))),
@@ -64,7 +65,7 @@ pub(super) fn serve(
         Some((method, Routing::Name(_) | Routing::Uri | Routing::Reference | Routing::Extension)) => {
             call(endpoint, caller, session, (method, request, asking))
         }
-        Some((method, Routing::Task | Routing::Tasks)) if has_tasks(endpoint, session, method) => {
+        Some((method, Routing::Task | Routing::Tasks)) if has_tasks(endpoint, caller, (session, method)) => {
             call(endpoint, caller, session, (method, request, asking))
         }
         Some((_, Routing::Local | Routing::Task | Routing::Tasks)) | None => Step::Done(unknown(&request)),
@@ -77,9 +78,10 @@ pub(super) fn takes_batches(session: Option<&SessionUse>) -> bool {
 }
 
 /// Whether the peer may ask for tasks, and this about them.
-fn has_tasks(endpoint: &Endpoint, session: Option<&SessionUse>, method: Method) -> bool {
+fn has_tasks(endpoint: &Endpoint, caller: &Caller, (session, method): (Option<&SessionUse>, Method)) -> bool {
     let is_told = session.is_none_or(|session| session.version.has_tasks_by_caller());
-    is_told && method.has_tasks(TaskMode::ByCaller) && endpoint.gateway.has_tasks(TaskMode::ByCaller)
+    let mode = TaskMode::ByCaller;
+    is_told && method.has_tasks(mode) && endpoint.gateway.has_tasks(&caller.principal, mode)
 }
 
 fn unknown(request: &Request) -> Reply {
@@ -103,7 +105,7 @@ fn initialize(endpoint: &Endpoint, caller: &Caller, request: &Request) -> Reply 
     ]);
     let reply = Reply::result(&request.id, result);
     let seen = endpoint.gateway.seen(&caller.principal);
-    let id = endpoint.sessions.begin(&caller.principal.name, version, handshake, seen);
+    let id = endpoint.sessions.begin(&caller.principal, version, handshake, seen);
     match id.ok().and_then(|id| HeaderValue::from_str(&id).ok()) {
         Some(id) => reply.header(SESSION_ID, id),
         // The client is served without a session, then.

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::departed::Departed;
 use super::level::Level;
 use crate::config::Config;
-use crate::exchange::CallerSession;
+use crate::exchange::{CallerSession, Principal};
 use crate::gateway::{Following, Seen};
 use crate::mcp::{ObjectView, ProtocolVersion, Raw};
 use crate::seal::{Purpose, SealError, Sealer};
@@ -39,6 +39,8 @@ pub(super) struct Session {
     pub(super) peer: Arc<CallerSession>,
     /// The name of the client that it belongs to.
     principal: Arc<str>,
+    /// The path of the endpoint at which it began.
+    endpoint: Arc<str>,
     /// The revision agreed on.
     pub(super) version: ProtocolVersion,
     /// What else was agreed on.
@@ -57,6 +59,14 @@ pub(super) struct Session {
     users: AtomicUsize,
 }
 
+/// Whose a session is, and where it began.
+struct Owner {
+    /// The name of the client.
+    principal: Arc<str>,
+    /// The path of the endpoint.
+    endpoint: Arc<str>,
+}
+
 /// A session in use: it does not become idle as long as this is kept.
 #[derive(Debug)]
 pub(super) struct SessionUse {
@@ -73,6 +83,8 @@ pub(super) struct SessionTable {
     live: DashMap<Arc<str>, Arc<Session>>,
     /// Those that are no longer in memory.
     departed: Departed,
+    /// The paths of the endpoints, by their places.
+    paths: Vec<Arc<str>>,
     most: usize,
     idle_ms: u64,
     clock: Clock,
@@ -93,6 +105,8 @@ struct Clock {
 struct Sealed<'a> {
     #[serde(borrow)]
     principal: std::borrow::Cow<'a, str>,
+    #[serde(borrow)]
+    endpoint: std::borrow::Cow<'a, str>,
     version: std::borrow::Cow<'a, str>,
     #[serde(borrow)]
     capabilities: Option<&'a RawValue>,
@@ -110,6 +124,7 @@ impl SessionTable {
             sealer: Sealer::new(&config.sessions, Purpose::Session)?,
             live: DashMap::new(),
             departed: Departed::new(config.limits.sessions, millis(config.sessions.idle_timeout)),
+            paths: config.endpoints.iter().map(|endpoint| Arc::clone(&endpoint.path)).collect(),
             most: config.limits.sessions,
             idle_ms: millis(config.sessions.idle_timeout),
             clock: Clock::new(),
@@ -130,37 +145,45 @@ impl SessionTable {
     /// If the id cannot be sealed.
     pub(super) fn begin(
         &self,
-        principal: &Arc<str>,
+        principal: &Principal,
         version: ProtocolVersion,
         handshake: Handshake,
         seen: Seen,
     ) -> Result<Arc<str>, SealError> {
         let now = self.clock.now_ms();
+        let owner = self.owner(principal);
         let handshake = bounded(&handshake);
         let raw = |raw: &Option<Raw>| {
             raw.as_ref().and_then(|raw| serde_json::from_str::<Box<RawValue>>(raw.text()).ok())
         };
         let (capabilities, client) = (raw(&handshake.capabilities), raw(&handshake.client_info));
         let sealed = Sealed {
-            principal: (&**principal).into(),
+            principal: (&*principal.name).into(),
+            endpoint: (&*owner.endpoint).into(),
             version: version.as_str().into(),
             capabilities: capabilities.as_deref(),
             client: client.as_deref(),
         };
         let content = serde_json::to_vec(&sealed).map_err(|_| SealError)?;
         let id: Arc<str> = self.sealer.seal(now, &content)?.into();
-        let session = Session::new(Arc::clone(&id), Arc::clone(principal), version, handshake, now);
+        let session = Session::new(Arc::clone(&id), owner, version, handshake, now);
         session.set_seen(seen);
         self.keep(session);
         Ok(id)
     }
 
-    /// The session with this id, if it lives and belongs to `principal`.
-    pub(super) fn find(&self, id: &str, principal: &str) -> Option<SessionUse> {
+    fn owner(&self, principal: &Principal) -> Owner {
+        let endpoint = self.paths.get(principal.endpoint).cloned().unwrap_or_default();
+        Owner { principal: Arc::clone(&principal.name), endpoint }
+    }
+
+    /// The session with this id, if it lives, belongs to `principal` and began at the same endpoint.
+    pub(super) fn find(&self, id: &str, principal: &Principal) -> Option<SessionUse> {
         let now = self.clock.now_ms();
+        let owner = self.owner(principal);
         if let Some(session) = self.live.get(id) {
             let is_idle = session.is_idle(now, self.idle_ms);
-            if session.principal.as_ref() != principal {
+            if session.principal != owner.principal || session.endpoint != owner.endpoint {
                 return None;
             }
             if !is_idle {
@@ -170,13 +193,13 @@ impl SessionTable {
             self.remove_idle(id, now);
             return None;
         }
-        let session = self.unseal(id, principal, now)?;
+        let session = self.unseal(id, owner, now)?;
         // Somebody else may have been faster; theirs then has the log level.
         Some(SessionUse::new(self.keep(session), self.clock))
     }
 
     /// What an id says that another replica gave out, or whose state had to make room here.
-    fn unseal(&self, id: &str, principal: &str, now: u64) -> Option<Session> {
+    fn unseal(&self, id: &str, owner: Owner, now: u64) -> Option<Session> {
         let opened = self.sealer.open(id)?;
         if !self.departed.is_alive(id, opened.issued_ms, now) {
             return None;
@@ -186,9 +209,9 @@ impl SessionTable {
         let handshake =
             Handshake { client_info: sealed.client.map(raw), capabilities: sealed.capabilities.map(raw) };
         let version = ProtocolVersion::known(&sealed.version)?;
-        let is_owner = sealed.principal == principal;
+        let is_owner = sealed.principal == *owner.principal && sealed.endpoint == *owner.endpoint;
         is_owner.then(|| {
-            let session = Session::new(id.into(), principal.into(), version, handshake, now);
+            let session = Session::new(id.into(), owner, version, handshake, now);
             Session { issued_ms: opened.issued_ms, ..session }
         })
     }
@@ -269,7 +292,7 @@ impl SessionTable {
 impl Session {
     fn new(
         id: Arc<str>,
-        principal: Arc<str>,
+        Owner { principal, endpoint }: Owner,
         version: ProtocolVersion,
         handshake: Handshake,
         now: u64,
@@ -279,6 +302,7 @@ impl Session {
             peer: Arc::new(CallerSession::new(Arc::clone(&id), capabilities)),
             id,
             principal,
+            endpoint,
             version,
             handshake,
             level: Mutex::default(),

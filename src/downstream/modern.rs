@@ -54,7 +54,8 @@ pub(super) fn serve(
             return Step::Done(Reply::refuse(StatusCode::BAD_REQUEST, Some(&request.id), &refusal));
         }
     };
-    let method = Some(Method::of(&request.method)).filter(|method| endpoint.gateway.serves(*method));
+    let method = Some(Method::of(&request.method))
+        .filter(|method| endpoint.gateway.serves(&caller.principal, *method));
     match method.map(|method| (method, method.routing())) {
         Some((Method::Discover, _)) => Step::Done(discover(endpoint, caller, &request)),
         Some((Method::Listen, _)) if hop.tasks.is_none() && asks_for_tasks(&request) => {
@@ -64,7 +65,7 @@ pub(super) fn serve(
         Some((_, Routing::List(kind))) => Step::Done(list(endpoint, caller, kind, &request)),
         // Only sessions have it.
         Some((Method::ResourcesSubscribe, _)) => Step::Done(unknown(&request)),
-        Some((method, Routing::Task)) if has_tasks(endpoint, method) => match hop.tasks {
+        Some((method, Routing::Task)) if has_tasks(endpoint, caller, method) => match hop.tasks {
             Some(_) => call(endpoint, caller, (method, request, hop)),
             None => Step::Done(Reply::error(Era::Modern, &request.id, &missing_tasks())),
         },
@@ -91,8 +92,9 @@ fn call(endpoint: &Endpoint, caller: &Caller, (method, request, hop): (Method, R
 }
 
 /// Whether there are tasks, and this can be asked of them.
-fn has_tasks(endpoint: &Endpoint, method: Method) -> bool {
-    method.has_tasks(TaskMode::ByServer) && endpoint.gateway.has_tasks(TaskMode::ByServer)
+fn has_tasks(endpoint: &Endpoint, caller: &Caller, method: Method) -> bool {
+    let mode = TaskMode::ByServer;
+    method.has_tasks(mode) && endpoint.gateway.has_tasks(&caller.principal, mode)
 }
 
 /// Whether a subscription is to tell of tasks.

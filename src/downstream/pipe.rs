@@ -351,7 +351,7 @@ impl Pipe {
     fn join(&mut self, reply: &Reply) {
         let Some((_, id)) = reply.headers.iter().find(|(name, _)| *name == SESSION_ID) else { return };
         let id = id.to_str().unwrap_or_default();
-        let session = self.endpoint.sessions.find(id, &self.caller.principal.name);
+        let session = self.endpoint.sessions.find(id, &self.caller.principal);
         let joined = session.map(|session| Joined { session, is_heard: false });
         if let Some(left) = std::mem::replace(&mut self.session, joined) {
             self.endpoint.sessions.end(&left.session);

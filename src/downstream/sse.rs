@@ -30,12 +30,11 @@ use super::pipe::{Pipe, Speaks};
 use super::reply::{ErrorBody, Reply};
 use super::stream::{KEEP_ALIVE, event_stream};
 use super::{legacy, outlet, post};
+use crate::exchange::Principal;
 use crate::mcp::Code;
 use crate::telemetry::StreamKind;
 use crate::wire::sse;
 
-/// Where messages are POSTed to.
-pub(super) const MESSAGES: &str = "/messages";
 /// The member of the query that names the connection.
 const SESSION: &str = "session=";
 
@@ -49,17 +48,21 @@ pub(super) struct Connections(DashMap<Arc<str>, Connection>);
 struct Connection {
     /// The name of the client that it belongs to.
     principal: Arc<str>,
+    /// The place of the endpoint at which it was opened.
+    endpoint: usize,
     /// Messages are taken one after the other, as they came.
     pipe: Arc<Mutex<Pipe>>,
 }
 
 impl Connections {
-    /// The connection that a query names, if it is open and belongs to `principal`.
-    fn find(&self, query: Option<&str>, principal: &str) -> Option<Connection> {
+    /// The connection that a query names, if it is open belongs to `principal`, and was opened at the same
+    /// endpoint.
+    fn find(&self, query: Option<&str>, principal: &Principal) -> Option<Connection> {
         let mut members = query.unwrap_or_default().split('&');
         let id = members.find_map(|member| member.strip_prefix(SESSION))?;
         let connection = self.0.get(id)?.clone();
-        (*connection.principal == *principal).then_some(connection)
+        let is_own = connection.principal == principal.name && connection.endpoint == principal.endpoint;
+        is_own.then_some(connection)
     }
 }
 
@@ -93,6 +96,13 @@ pub(super) fn open(
     post::admit(endpoint, caller, None)?;
     let place = endpoint.stream_place(caller, StreamKind::Connection, None)?;
     let id = fresh_id()?;
+    let messages = endpoint
+        .gateway
+        .config()
+        .endpoints
+        .get(caller.principal.endpoint)
+        .map(|own| own.messages_path())
+        .unwrap_or_default();
     let gone = CancellationToken::new();
     let (out, queue) = outlet::queue();
     let pipe = Pipe::new(endpoint, caller.clone(), (Speaks::Legacy, Some(place)), (out, gone.clone()));
@@ -103,22 +113,23 @@ pub(super) fn open(
         opening: Some(sse::write_event(
             Some("endpoint"),
             None,
-            format!("{MESSAGES}?{SESSION}{id}").as_bytes(),
+            format!("{messages}?{SESSION}{id}").as_bytes(),
         )),
         tasks: pipe.tasks(),
         keep_alive: endpoint.gateway.config().sessions.keep_alive,
         quiet_until: None,
         _gone: gone.drop_guard(),
     };
-    let principal = Arc::clone(&caller.principal.name);
-    endpoint.connections.0.insert(id, Connection { principal, pipe: Arc::new(Mutex::new(pipe)) });
+    let (principal, place) = (Arc::clone(&caller.principal.name), caller.principal.endpoint);
+    let pipe = Arc::new(Mutex::new(pipe));
+    endpoint.connections.0.insert(id, Connection { principal, endpoint: place, pipe });
     Ok(open.into_response())
 }
 
 /// Takes a message for a connection. Its answer goes to the stream.
 pub(super) async fn take(endpoint: &Endpoint, caller: &Caller, parts: &Parts, body: Body) -> Reply {
-    let Some(connection) = endpoint.connections.find(parts.uri.query(), &caller.principal.name) else {
-        let text = "the connection is unknown or has ended; open another one with GET /sse";
+    let Some(connection) = endpoint.connections.find(parts.uri.query(), &caller.principal) else {
+        let text = "the connection is unknown or has ended; open another one with GET";
         return Reply::transport(StatusCode::NOT_FOUND, text);
     };
     if let Err(refusal) = legacy::check_version(&parts.headers) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::admit::Target;
 use super::error::{GatewayError, GatewayErrorKind};
-use crate::catalog::{Entry, Snapshot, admits};
-use crate::config::Config;
+use crate::catalog::{Candidate, Entry, Snapshot};
+use crate::config::{Config, Filter};
 use crate::exchange::Principal;
 use crate::mcp::ListKind;
 
@@ -63,7 +63,7 @@ pub(super) fn grant_uri(
     let kind = ListKind::Resources;
     let found = snapshot.locate(uri).ok_or_else(|| unknown(kind, uri))?;
     let native = &*found.native;
-    if !is_admitted(config, principal, found.upstream, (kind, native, native)) {
+    if !is_admitted(config, principal, found.upstream, Candidate::uri(kind, native)) {
         return Err(denied(kind, uri, reveal));
     }
     Ok(Grant { target: Target { upstream: found.upstream, native: found.native } })
@@ -88,21 +88,47 @@ pub(super) fn grant_reference(
     }
 }
 
-/// Whether every layer lets something through that an upstream has, or would have: its own, and those of the
-/// principal. `exposed` and `native` are its names.
+/// Whether every layer lets something through that an upstream has, or would have: its own, that of the endpoint,
+/// and those of the principal.
 pub(super) fn is_admitted(
     config: &Config,
     principal: &Principal,
     upstream: usize,
-    (kind, exposed, native): (ListKind, &str, &str),
+    candidate: Candidate<'_>,
 ) -> bool {
-    let (Some(upstream), Some(mut layers)) =
-        (config.upstreams.get(upstream), config.layers(principal.client, &principal.roles))
+    let within = |filter: &Filter| candidate.passes_within(filter);
+    passes((config, principal), (upstream, candidate.kind), within, |filter| candidate.passes(filter))
+}
+
+/// Whether every layer may let through what nobody has seen yet; for what is said about it, never for a call.
+pub(super) fn may_be_admitted(
+    config: &Config,
+    principal: &Principal,
+    upstream: usize,
+    candidate: Candidate<'_>,
+) -> bool {
+    let native = Candidate { known: candidate.native, ..candidate };
+    let within = |filter: &Filter| native.may_pass(filter);
+    passes((config, principal), (upstream, candidate.kind), within, |filter| candidate.may_pass(filter))
+}
+
+fn passes(
+    (config, principal): (&Config, &Principal),
+    (upstream, kind): (usize, ListKind),
+    within: impl Fn(&Filter) -> bool,
+    beyond: impl Fn(&Filter) -> bool,
+) -> bool {
+    let (Some(owner), Some(endpoint)) =
+        (config.upstreams.get(upstream), config.endpoints.get(principal.endpoint))
     else {
         return false;
     };
-    admits(upstream.rules.filter(kind), kind, (native, native))
-        && layers.all(|layer| admits(layer.rules.filter(kind), kind, (exposed, native)))
+    let Some(mut layers) = config.layers(principal.endpoint, principal.client, &principal.roles) else {
+        return false;
+    };
+    endpoint.has(upstream)
+        && within(owner.rules.filter(kind))
+        && layers.all(|layer| beyond(layer.rules.filter(kind)))
 }
 
 /// Whether a refusal admits that the tool exists.

@@ -11,8 +11,8 @@ use super::expiry::Expiry;
 use super::limits::Permit;
 use super::tasks::{self, Relay, Used};
 use super::{Current, Gateway, Health};
-use crate::catalog::split_tag;
-use crate::config::Patience;
+use crate::catalog::{Candidate, split_tag};
+use crate::config::{Patience, Sight};
 use crate::exchange::{Call, EventSink, Principal};
 use crate::mcp::task::TASK_ID;
 use crate::mcp::{ListKind, Method, Routing};
@@ -48,6 +48,11 @@ impl AdmittedCall {
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Who calls, and where.
+    pub(super) fn principal(&self) -> &Principal {
+        &self.call.principal
     }
 
     /// What it has to do with tasks.
@@ -122,7 +127,7 @@ impl AdmittedCall {
 pub(super) struct Findings {
     /// The place of the upstream.
     pub(super) upstream: Option<usize>,
-    /// The exposed name of a tool or prompt, as the catalog has it. URIs have no bound, so they are no label.
+    /// The name by which rules know a tool or prompt, as the catalog has it. URIs have no bound, so they are no label.
     pub(super) tool: Option<Arc<str>>,
 }
 
@@ -260,14 +265,15 @@ pub(super) fn grant(
     findings: &mut Findings,
 ) -> Result<Grant, GatewayError> {
     let reveal = reveal(gateway);
-    let known = (&current.snapshot, &*gateway.config);
+    let snapshot = current.at(principal);
+    let known = (snapshot, &*gateway.config);
     let granted = match named {
         Named::Name(kind, name) => {
-            if let Some((_, entry)) = current.snapshot.find(*kind, name) {
+            if let Some((_, entry)) = snapshot.find(*kind, name) {
                 findings.upstream = Some(entry.upstream);
-                findings.tool = Some(Arc::clone(&entry.exposed));
+                findings.tool = Some(Arc::clone(&entry.known));
             }
-            access::grant(&current.snapshot, principal, (*kind, name), reveal)
+            access::grant(snapshot, principal, (*kind, name), reveal)
         }
         Named::Uri(uri) => access::grant_uri(known, principal, uri, reveal),
         Named::Reference(uri) => access::grant_reference(known, principal, uri, reveal),
@@ -305,14 +311,17 @@ fn absent_owner(
         let config = gateway.config.upstreams.get(index)?;
         let is_admitted = match named {
             Named::Name(kind, name) => {
-                let native = gateway.names.get(index)?.under_prefix(name)?;
-                access::is_admitted(&gateway.config, principal, index, (*kind, name, native))
+                let native = gateway.names_at(principal.endpoint, index)?.under_prefix(name)?;
+                let known = gateway.names.get(index)?.expose(native);
+                let (kind, known, hints) = (*kind, &*known, Sight::Unseen);
+                let candidate = Candidate { kind, native, known, hints };
+                access::may_be_admitted(&gateway.config, principal, index, candidate)
             }
             Named::Method(_) => return None,
             Named::Uri(uri) | Named::Reference(uri) => {
                 let (native, _) = split_tag(uri).filter(|(_, label)| *label == &*config.name)?;
-                let subject = (ListKind::Resources, native, native);
-                access::is_admitted(&gateway.config, principal, index, subject)
+                let candidate = Candidate::uri(ListKind::Resources, native);
+                access::is_admitted(&gateway.config, principal, index, candidate)
             }
         };
         let text = match &offer.health {

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::admit::{self, Named};
 use super::error::GatewayErrorKind;
 use super::{Current, Gateway, Health, Target};
-use crate::catalog::{admits, split_tag};
-use crate::config::{CallLimits, ClientConfig, Layer, Pattern, Verdict as Rule};
+use crate::catalog::{Candidate, Snapshot, split_tag};
+use crate::config::{CallLimits, ClientConfig, Layer, Pattern, Sight, Verdict as Rule};
 use crate::exchange::Principal;
 use crate::mcp::ListKind;
 
@@ -24,6 +24,8 @@ pub struct Question {
     pub kind: ListKind,
     /// Its exposed name or its URI.
     pub name: String,
+    /// The path of the endpoint at which it is asked for; without it `/mcp`, or else the first of the file.
+    pub endpoint: Option<String>,
 }
 
 /// The answer for one client.
@@ -31,6 +33,8 @@ pub struct Question {
 pub struct Explanation {
     /// The client, by its name in the configuration.
     pub client: String,
+    /// The path of the endpoint.
+    pub endpoint: String,
     /// `tool`, `prompt` or `resource`.
     pub kind: String,
     /// What was asked about.
@@ -84,12 +88,25 @@ pub enum StepOutcome {
     Note,
 }
 
-/// There is no such client.
+/// Why a question has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no client is called `{name}`; there are: {}", known.join(", "))]
-pub struct NoSuchClient {
-    name: String,
-    known: Vec<String>,
+pub enum Unanswerable {
+    /// There is no such client.
+    #[error("no client is called `{name}`; there are: {}", known.join(", "))]
+    NoClient {
+        /// Who was asked for.
+        name: String,
+        /// Whom there is.
+        known: Vec<String>,
+    },
+    /// There is no such endpoint.
+    #[error("there is no endpoint `{path}`; there are: {}", known.join(", "))]
+    NoEndpoint {
+        /// The path that was asked for.
+        path: String,
+        /// The paths that there are.
+        known: Vec<String>,
+    },
 }
 
 impl Question {
@@ -97,7 +114,7 @@ impl Question {
     #[must_use]
     pub fn about(noun: &str, name: String) -> Option<Self> {
         let kinds = [ListKind::Tools, ListKind::Prompts, ListKind::Resources];
-        kinds.into_iter().find(|kind| kind.noun() == noun).map(|kind| Self { kind, name })
+        kinds.into_iter().find(|kind| kind.noun() == noun).map(|kind| Self { kind, name, endpoint: None })
     }
 }
 
@@ -126,38 +143,58 @@ impl Gateway {
     /// Says whether the client called `client` could call (get, read) something now, and why.
     ///
     /// # Errors
-    /// If there is no such client.
-    pub fn explain(&self, client: &str, question: &Question) -> Result<Explanation, NoSuchClient> {
+    /// If there is no such client, or no such endpoint.
+    pub fn explain(&self, client: &str, question: &Question) -> Result<Explanation, Unanswerable> {
+        let endpoint = self.asked_endpoint(question)?;
         let mut all = self.config.clients.iter().enumerate();
         let Some((place, config)) = all.find(|(_, config)| &*config.name == client) else {
             let known = self.config.clients.iter().map(|client| client.name.to_string()).collect();
-            return Err(NoSuchClient { name: client.to_owned(), known });
+            return Err(Unanswerable::NoClient { name: client.to_owned(), known });
         };
-        Ok(self.explain_to(place, config, question))
+        Ok(self.explain_to(endpoint, (place, config), question))
     }
 
     /// The same for every client, in the order of the configuration.
-    #[must_use]
-    pub fn explain_all(&self, question: &Question) -> Vec<Explanation> {
+    ///
+    /// # Errors
+    /// If there is no such endpoint.
+    pub fn explain_all(&self, question: &Question) -> Result<Vec<Explanation>, Unanswerable> {
+        let endpoint = self.asked_endpoint(question)?;
         let clients = self.config.clients.iter().enumerate();
-        clients.map(|(place, client)| self.explain_to(place, client, question)).collect()
+        Ok(clients.map(|client| self.explain_to(endpoint, client, question)).collect())
     }
 
-    fn explain_to(&self, place: usize, client: &ClientConfig, question: &Question) -> Explanation {
+    fn asked_endpoint(&self, question: &Question) -> Result<usize, Unanswerable> {
+        self.config.endpoint(question.endpoint.as_deref()).ok_or_else(|| Unanswerable::NoEndpoint {
+            path: question.endpoint.clone().unwrap_or_default(),
+            known: self.config.endpoints.iter().map(|endpoint| endpoint.path.to_string()).collect(),
+        })
+    }
+
+    fn explain_to(
+        &self,
+        endpoint: usize,
+        (place, client): (usize, &ClientConfig),
+        question: &Question,
+    ) -> Explanation {
         let current = self.current.load();
-        let principal = Principal::new(place, Arc::clone(&client.name));
-        let found = self.find(&current, question);
-        let target = found.clone().or_else(|| self.owner(question));
+        let principal = Principal::new(place, Arc::clone(&client.name)).at(endpoint);
+        let snapshot = current.at(&principal);
+        let found = find(snapshot, question);
+        let target = found.clone().or_else(|| self.owner(endpoint, question));
         let mut steps = vec![self.explain_client(client)];
-        steps.push(self.explain_list(&current, question, (found.as_ref(), target.as_ref())));
+        steps.extend(self.explain_endpoint(endpoint, question, found.as_ref()));
+        let known = (found.as_ref(), target.as_ref());
+        steps.push(self.explain_list((&current, snapshot), question, known));
         if let Some(target) = &target {
-            steps.extend(self.explain_rules(client, question, target));
+            steps.extend(self.explain_rules((snapshot, &principal), question, target));
             steps.extend(self.explain_upstream(&current, target.upstream));
             steps.extend(self.explain_limits(client, target.upstream));
         }
         let upstream = target.as_ref().and_then(|target| self.config.upstreams.get(target.upstream));
         Explanation {
             client: client.name.to_string(),
+            endpoint: self.config.endpoint_path(endpoint).to_string(),
             kind: question.kind.noun().to_owned(),
             name: question.name.clone(),
             verdict: self.verdict(&current, &principal, question),
@@ -184,26 +221,13 @@ impl Gateway {
         }
     }
 
-    /// Where the snapshot has it.
-    fn find(&self, current: &Current, question: &Question) -> Option<Target> {
-        match question.kind {
-            ListKind::Tools | ListKind::Prompts => {
-                let (_, entry) = current.snapshot.find(question.kind, &question.name)?;
-                Some(Target { upstream: entry.upstream, native: Arc::clone(&entry.native) })
-            }
-            ListKind::Resources | ListKind::Templates => {
-                let location = current.snapshot.locate(&question.name)?;
-                Some(Target { upstream: location.upstream, native: location.native })
-            }
-        }
-    }
-
     /// The upstream whose prefix or tag the name has, whether or not it lists it.
-    fn owner(&self, question: &Question) -> Option<Target> {
+    fn owner(&self, endpoint: usize, question: &Question) -> Option<Target> {
         let of = |upstream: usize, native: &str| Target { upstream, native: native.into() };
         match question.kind {
             ListKind::Tools | ListKind::Prompts => {
-                let mut under = self.names.iter().enumerate().filter_map(|(upstream, names)| {
+                let mut under = (0..self.config.upstreams.len()).filter_map(|upstream| {
+                    let names = self.names_at(endpoint, upstream)?;
                     names.under_prefix(&question.name).map(|native| (upstream, native))
                 });
                 let named = under.clone().find(|(_, native)| native.len() < question.name.len());
@@ -212,9 +236,26 @@ impl Gateway {
             ListKind::Resources | ListKind::Templates => {
                 let (native, label) = split_tag(&question.name)?;
                 let upstream = self.config.upstreams.iter().find(|upstream| &*upstream.name == label)?;
-                Some(of(upstream.index, native))
+                self.names_at(endpoint, upstream.index).map(|_| of(upstream.index, native))
             }
         }
+    }
+
+    /// Which endpoint it is, where there are several, and whether its upstreams are the ones that have it.
+    fn explain_endpoint(&self, endpoint: usize, question: &Question, found: Option<&Target>) -> Option<Step> {
+        let config = self.config.endpoints.get(endpoint).filter(|_| self.config.endpoints.len() > 1)?;
+        let place = self.place(config.rules.line);
+        let elsewhere = self.config.endpoints.iter().enumerate().filter(|_| found.is_none());
+        let elsewhere = elsewhere.filter(|(other, _)| {
+            let anybody = Principal::new(0, "").at(*other);
+            find(self.current.load().at(&anybody), question).is_some()
+        });
+        let elsewhere: Vec<String> = elsewhere.map(|(_, other)| format!("`{}`", other.path)).collect();
+        let text = match elsewhere.as_slice() {
+            [] => format!("`{}`", config.path),
+            others => format!("`{}`; what is called so is at {}", config.path, others.join(", ")),
+        };
+        Some(Step::note("endpoint", text).at(place))
     }
 
     fn explain_client(&self, client: &ClientConfig) -> Step {
@@ -242,7 +283,7 @@ impl Gateway {
     /// Whether it is in the lists, and if not, what comes close.
     fn explain_list(
         &self,
-        current: &Current,
+        (current, snapshot): (&Current, &Snapshot),
         question: &Question,
         (found, owner): (Option<&Target>, Option<&Target>),
     ) -> Step {
@@ -250,7 +291,7 @@ impl Gateway {
         let upstream =
             |target: &Target| self.config.upstreams.get(target.upstream).map(|u| Arc::clone(&u.name));
         if let Some((target, label)) = found.and_then(|target| Some((target, upstream(target)?))) {
-            let is_listed = current.snapshot.find(question.kind, name).is_some();
+            let is_listed = snapshot.find(question.kind, name).is_some();
             let native = &target.native;
             return Step::pass(
                 "list",
@@ -261,14 +302,14 @@ impl Gateway {
             );
         }
         let text = match owner.and_then(|owner| Some((owner, upstream(owner)?))) {
-            Some((owner, label)) => self.explain_absence(current, question, (owner, &label)),
+            Some((owner, label)) => self.explain_absence((current, snapshot), question, (owner, &label)),
             None => format!("no upstream has a {noun} of this name"),
         };
         // Where a list is not known, what is close in the others is most likely not meant.
         let is_known = owner.is_none_or(|owner| {
             current.offers.get(owner.upstream).is_some_and(|offer| absence(&offer.health).is_none())
         });
-        let nearest = self.nearest(current, question).filter(|_| is_known);
+        let nearest = nearest(snapshot, question).filter(|_| is_known);
         let nearest = nearest.map(|nearest| format!("; did you mean `{nearest}`?"));
         Step::stop("list", text + nearest.as_deref().unwrap_or_default())
     }
@@ -276,12 +317,12 @@ impl Gateway {
     /// Why an upstream does not list what stands under its name.
     fn explain_absence(
         &self,
-        current: &Current,
+        (current, snapshot): (&Current, &Snapshot),
         question: &Question,
         (owner, label): (&Target, &str),
     ) -> String {
         let native = &owner.native;
-        let mut findings = current.snapshot.findings.iter();
+        let mut findings = snapshot.findings.iter();
         let is_it = |upstream: usize, name: &str| upstream == owner.upstream && *name == **native;
         if let Some(finding) = findings.find(|finding| is_it(finding.upstream, &finding.native)) {
             return format!("left out of the list of `{label}`: {}", finding.reason);
@@ -299,48 +340,51 @@ impl Gateway {
         }
     }
 
-    /// The exposed name that comes closest.
-    fn nearest<'a>(&self, current: &'a Current, question: &Question) -> Option<&'a str> {
-        let entries = current.snapshot.entries(question.kind).iter();
-        let asked = question.name.to_ascii_lowercase();
-        let distances = entries.map(|entry| {
-            let exposed = entry.exposed.to_ascii_lowercase();
-            // A name without its prefix is what people ask for first.
-            let bare = entry.native.to_ascii_lowercase();
-            let distance = strsim::osa_distance(&exposed, &asked).min(strsim::osa_distance(&bare, &asked));
-            (distance, &*entry.exposed)
-        });
-        let closest = distances.min_by_key(|(distance, _)| *distance);
-        closest.filter(|(distance, _)| *distance <= (asked.len() / 4).max(1)).map(|(_, name)| name)
-    }
-
-    /// What each layer says: that of the upstream over the native name, the others over the exposed one.
-    fn explain_rules(&self, client: &ClientConfig, question: &Question, target: &Target) -> Vec<Step> {
-        let Some(upstream) = self.config.upstreams.get(target.upstream) else { return Vec::new() };
-        let native = &*target.native;
-        let exposed = match question.kind {
-            ListKind::Tools | ListKind::Prompts => &*question.name,
-            ListKind::Resources | ListKind::Templates => native,
+    /// What each layer says: that of the upstream over the native name, the others over the one that rules know.
+    fn explain_rules(
+        &self,
+        (snapshot, principal): (&Snapshot, &Principal),
+        question: &Question,
+        target: &Target,
+    ) -> Vec<Step> {
+        let (Some(upstream), Some(names)) =
+            (self.config.upstreams.get(target.upstream), self.names.get(target.upstream))
+        else {
+            return Vec::new();
         };
-        let first = self.explain_layer(upstream.layer(), question.kind, (native, native));
-        let others = client.layers().map(|layer| self.explain_layer(layer, question.kind, (exposed, native)));
+        let (kind, native) = (question.kind, &*target.native);
+        let listed = snapshot.find_native(kind, target.upstream, native);
+        let known = names.expose(native);
+        let hints = listed.map_or(Sight::Unseen, |entry| Sight::Seen(entry.hints));
+        let beyond = match kind {
+            ListKind::Tools | ListKind::Prompts => Candidate { kind, native, known: &known, hints },
+            ListKind::Resources | ListKind::Templates => Candidate::uri(kind, native),
+        };
+        let within = Candidate { known: native, ..beyond };
+        let first = self.explain_layer(upstream.layer(), within);
+        let layers = self.config.layers(principal.endpoint, principal.client, &principal.roles);
+        let is_said = |layer: &Layer<'_>| {
+            layer.section != "endpoints" || layer.rules.line > 0 || !layer.rules.is_open()
+        };
+        let others =
+            layers.into_iter().flatten().filter(is_said).map(|layer| self.explain_layer(layer, beyond));
         std::iter::once(first).chain(others).collect()
     }
 
-    fn explain_layer(&self, layer: Layer<'_>, kind: ListKind, names: (&str, &str)) -> Step {
-        let key = match kind {
+    fn explain_layer(&self, layer: Layer<'_>, candidate: Candidate<'_>) -> Step {
+        let key = match candidate.kind {
             ListKind::Tools => "tools",
             ListKind::Prompts => "prompts",
             ListKind::Resources | ListKind::Templates => "resources",
         };
         let check = format!("{}.{}.{key}", layer.section, layer.name);
-        let filter = layer.rules.filter(kind);
-        let is_admitted = admits(filter, kind, names);
-        let (text, line) = match filter.judge(names.0) {
+        let filter = layer.rules.filter(candidate.kind);
+        let is_admitted = candidate.passes(filter);
+        let (text, line) = match candidate.judged(filter) {
             Rule::Denied(pattern) => (format!("`deny` has `{pattern}`"), pattern.line()),
             Rule::NotAllowed => {
                 let first = filter.allow.iter().flatten().next().map_or(layer.rules.line, Pattern::line);
-                (format!("nothing in `allow` matches `{}`", names.0), first)
+                (format!("nothing in `allow` matches `{}`", candidate.subject().name), first)
             }
             Rule::Unrestricted | Rule::Allowed(_) if !is_admitted => {
                 ("another spelling of the URI is denied or not allowed".to_owned(), layer.rules.line)
@@ -388,6 +432,35 @@ impl Step {
     fn at(self, place: Option<String>) -> Self {
         Self { place, ..self }
     }
+}
+
+/// Where the snapshot has it.
+fn find(snapshot: &Snapshot, question: &Question) -> Option<Target> {
+    match question.kind {
+        ListKind::Tools | ListKind::Prompts => {
+            let (_, entry) = snapshot.find(question.kind, &question.name)?;
+            Some(Target { upstream: entry.upstream, native: Arc::clone(&entry.native) })
+        }
+        ListKind::Resources | ListKind::Templates => {
+            let location = snapshot.locate(&question.name)?;
+            Some(Target { upstream: location.upstream, native: location.native })
+        }
+    }
+}
+
+/// The exposed name that comes closest.
+fn nearest<'a>(snapshot: &'a Snapshot, question: &Question) -> Option<&'a str> {
+    let entries = snapshot.entries(question.kind).iter();
+    let asked = question.name.to_ascii_lowercase();
+    let distances = entries.map(|entry| {
+        let exposed = entry.exposed.to_ascii_lowercase();
+        // A name without its prefix is what people ask for first.
+        let bare = entry.native.to_ascii_lowercase();
+        let distance = strsim::osa_distance(&exposed, &asked).min(strsim::osa_distance(&bare, &asked));
+        (distance, &*entry.exposed)
+    });
+    let closest = distances.min_by_key(|(distance, _)| *distance);
+    closest.filter(|(distance, _)| *distance <= (asked.len() / 4).max(1)).map(|(_, name)| name)
 }
 
 /// What an upstream does that does not answer.

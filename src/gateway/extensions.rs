@@ -34,18 +34,19 @@ impl Gateway {
         let offered = self.extensions(&current, principal).into_iter();
         let offered = offered.filter(|offered| offered.is_admitted && is_carried(offered));
         let extensions = extension::merge(offered.map(|offered| offered.extension));
-        let with_tasks = self.config.upstreams.iter().zip(&current.offers).filter(|(upstream, _)| {
+        let with_tasks = self.offers_at(&current, principal).filter(|(upstream, _)| {
             has_tasks(upstream.index, TaskMode::ByCaller) && self.sees(&current, principal, upstream.index)
         });
         let with_tasks = with_tasks.filter_map(|(_, offer)| offer.capabilities.as_ref());
         let more = [("tasks", task::merge(with_tasks)), ("extensions", extensions)];
-        let declared = current.offers.iter().filter_map(|offer| offer.capabilities.as_ref());
+        let declared =
+            self.offers_at(&current, principal).filter_map(|(_, offer)| offer.capabilities.as_ref());
         merge_capabilities(declared, &more)
     }
 
     /// Whether `principal` sees an entry of any list of the upstream at this place.
     pub(super) fn sees(&self, current: &Current, principal: &Principal, upstream: usize) -> bool {
-        let snapshot = &current.snapshot;
+        let snapshot = current.at(principal);
         let sees_kind = |kind: ListKind| {
             let Some(view) = snapshot.view(kind, principal) else { return false };
             let mut entries = snapshot.entries(kind).iter().enumerate();
@@ -56,7 +57,7 @@ impl Gateway {
 
     /// What the upstreams declare, in the order of the configuration.
     fn extensions(&self, current: &Current, principal: &Principal) -> Vec<Offered> {
-        let declared = self.config.upstreams.iter().zip(&current.offers).map(|(upstream, offer)| {
+        let declared = self.offers_at(current, principal).map(|(upstream, offer)| {
             let extensions = offer.capabilities.as_ref().map(extension::declared).unwrap_or_default();
             extensions.into_iter().map(|extension| Offered {
                 upstream: upstream.index,
@@ -67,11 +68,10 @@ impl Gateway {
         declared.flatten().collect()
     }
 
-    /// Whether an extension of an upstream passes the rules of the upstream and of the client.
+    /// Whether an extension of an upstream of the endpoint passes the rules of every layer.
     fn admits_extension(&self, current: &Current, principal: &Principal, upstream: usize, id: &str) -> bool {
-        let (Some(config), Some(mut layers)) =
-            (self.config.upstreams.get(upstream), self.config.layers(principal.client, &principal.roles))
-        else {
+        let layers = self.config.layers(principal.endpoint, principal.client, &principal.roles);
+        let (Some(config), Some(mut layers)) = (self.config.upstreams.get(upstream), layers) else {
             return false;
         };
         let is_admitted = admits(&config.rules, id) && layers.all(|layer| admits(layer.rules, id));

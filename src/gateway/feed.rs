@@ -124,7 +124,7 @@ impl Gateway {
 
     fn digest(&self, kind: ListKind, principal: &Principal) -> Option<Box<str>> {
         let current = self.current.load();
-        current.snapshot.view(kind, principal).map(|view| view.digest().into())
+        current.at(principal).view(kind, principal).map(|view| view.digest().into())
     }
 }
 

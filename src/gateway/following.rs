@@ -12,6 +12,7 @@ use super::error::{GatewayError, GatewayErrorKind};
 use super::followed::Follow;
 use super::record::CallRecord;
 use super::{Current, Gateway};
+use crate::catalog::{Candidate, Snapshot};
 use crate::config::{Config, Limits};
 use crate::exchange::{Call, Outcome, Principal};
 use crate::mcp::ListKind;
@@ -194,16 +195,17 @@ impl Followee {
             if uri == self.native {
                 return Some(self.exposed.as_ref().into());
             }
-            if is_admitted(config, principal, self.upstream, (ListKind::Resources, &uri, &uri)) {
-                return Some(self.expose(current, &uri));
+            let candidate = Candidate::uri(ListKind::Resources, &uri);
+            if is_admitted(config, principal, self.upstream, candidate) {
+                return Some(self.expose(current.at(principal), &uri));
             }
         }
         None
     }
 
     /// What is below the resource, tagged where the resource is.
-    fn expose(&self, current: &Current, uri: &str) -> Arc<str> {
-        let tags = current.snapshot.tags(self.upstream);
+    fn expose(&self, snapshot: &Snapshot, uri: &str) -> Arc<str> {
+        let tags = snapshot.tags(self.upstream);
         let tag = self.exposed.strip_prefix(&*self.native).filter(|tag| !tag.is_empty());
         match (tag, tags.and_then(|tags| tags.expose(uri))) {
             (Some(tag), _) => format!("{uri}{tag}").into(),

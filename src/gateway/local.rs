@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Gateway, GatewayError, GatewayErrorKind, Health, Offer};
+use super::{Current, Gateway, GatewayError, GatewayErrorKind, Health, Offer};
 use crate::exchange::Principal;
 use crate::mcp::{ListKind, Method, extension, has_capability, tells_of_resources};
 
@@ -50,13 +50,13 @@ impl Gateway {
     ) -> Result<Page, GatewayError> {
         let current = self.current.load();
         let view = current
-            .snapshot
+            .at(principal)
             .view(kind, principal)
             .ok_or_else(|| GatewayError::new(GatewayErrorKind::Internal, "the client has no view"))?;
         let (entries, next_cursor) = view
             .page(cursor, self.config.page_size)
             .map_err(|error| GatewayError::new(GatewayErrorKind::InvalidParams, error.to_string()))?;
-        let (ttl, scope) = self.caching(kind, &current.offers);
+        let (ttl, scope) = self.caching(kind, &current, principal);
         Ok(Page { entries, next_cursor, ttl, scope })
     }
 
@@ -64,21 +64,22 @@ impl Gateway {
     #[must_use]
     pub fn listed_tool(&self, principal: &Principal, exposed: &str) -> Option<Bytes> {
         let current = self.current.load();
-        let (index, entry) = current.snapshot.find(ListKind::Tools, exposed)?;
-        current.snapshot.view(ListKind::Tools, principal)?.shows(index).then(|| entry.text().clone())
+        let snapshot = current.at(principal);
+        let (index, entry) = snapshot.find(ListKind::Tools, exposed)?;
+        snapshot.view(ListKind::Tools, principal)?.shows(index).then(|| entry.text().clone())
     }
 
     /// The least time that all parts may be taken for fresh, and whether one of them, or a policy, makes the
     /// whole private. A part that does not say how long, or is not there yet, makes it zero.
-    fn caching(&self, kind: ListKind, offers: &[Arc<Offer>]) -> (Duration, CacheScope) {
+    fn caching(&self, kind: ListKind, current: &Current, principal: &Principal) -> (Duration, CacheScope) {
+        let offers = || self.offers_at(current, principal).map(|(_, offer)| offer);
         let fresh = |offer: &Arc<Offer>| match offer.health {
             Health::Ready if !offer.lists.kind(kind).is_served => None,
             Health::Ready => Some(offer.lists.kind(kind).ttl.unwrap_or_default()),
             Health::Connecting | Health::Down { .. } => Some(Duration::ZERO),
         };
-        let ttl = offers.iter().filter_map(fresh).min().unwrap_or_default();
-        let is_private =
-            !self.is_one_for_all() || offers.iter().any(|offer| offer.lists.kind(kind).is_private);
+        let ttl = offers().filter_map(fresh).min().unwrap_or_default();
+        let is_private = !self.is_one_for_all() || offers().any(|offer| offer.lists.kind(kind).is_private);
         (ttl, if is_private { CacheScope::Private } else { CacheScope::Public })
     }
 
@@ -90,11 +91,12 @@ impl Gateway {
         }
     }
 
-    /// Whether anything is there that a method is for: its capability is promised.
+    /// Whether anything is there, at the endpoint of `principal`, that a method is for: its capability is promised.
     #[must_use]
-    pub fn serves(&self, method: Method) -> bool {
+    pub fn serves(&self, principal: &Principal, method: Method) -> bool {
         let current = self.current.load();
-        let mut declared = current.offers.iter().filter_map(|offer| offer.capabilities.as_ref());
+        let offers = self.offers_at(&current, principal);
+        let mut declared = offers.filter_map(|(_, offer)| offer.capabilities.as_ref());
         let is_foreign = |known: &extension::Extension| !extension::is_known(&known.id);
         match method.capability() {
             _ if method == Method::Extension => {
@@ -108,18 +110,19 @@ impl Gateway {
         }
     }
 
-    /// The instructions of the configuration, and of the upstreams of which `principal` sees something,
+    /// The instructions of the endpoint or the configuration, and of the upstreams of which `principal` sees something,
     /// each under its upstream's name (a single one without). At most 4 KiB an upstream and 32 KiB in all;
     /// what is cut ends with `…`.
     #[must_use]
     pub fn instructions(&self, principal: &Principal) -> Option<String> {
         let current = self.current.load();
-        let parts = self.config.upstreams.iter().zip(&current.offers);
+        let parts = self.offers_at(&current, principal);
         let parts = parts.filter(|(upstream, _)| self.sees(&current, principal, upstream.index));
         let parts =
             parts.filter_map(|(upstream, offer)| Some((&upstream.name, offer.instructions.as_deref()?)));
-        let mut all = self.config.instructions.clone().unwrap_or_default();
-        let is_single = self.config.upstreams.len() == 1;
+        let own = self.config.endpoints.get(principal.endpoint).and_then(|own| own.instructions.as_ref());
+        let mut all = own.or(self.config.instructions.as_ref()).cloned().unwrap_or_default();
+        let is_single = self.offers_at(&current, principal).count() == 1;
         for (name, text) in parts.filter(|(_, text)| !text.trim().is_empty()) {
             let gap = if all.is_empty() { "" } else { "\n\n" };
             let text = clip(text, INSTRUCTIONS_EACH);

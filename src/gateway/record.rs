@@ -69,9 +69,11 @@ impl<'a> CallRecord<'a> {
 impl Drop for CallRecord<'_> {
     fn drop(&mut self) {
         let upstream = self.findings.upstream.and_then(|index| self.config.upstreams.get(index));
+        let endpoint = self.config.endpoint_path(self.principal.endpoint);
         CallFinished {
             client: self.config.label(self.principal.client),
             caller: &self.principal.name,
+            endpoint: &endpoint,
             upstream: upstream.map(|upstream| &*upstream.name),
             tool: self.findings.tool.as_deref(),
             method: self.method.as_str(),

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{Current, Gateway, Health, Offer};
-use crate::catalog::{Snapshot, Source};
-use crate::config::{ClientConfig, Filter, Pattern, RoleConfig, Rules};
-use crate::mcp::{ListKind, PerKind};
+use crate::catalog::{Listed, Snapshot, Source};
+use crate::config::{Config, Filter, Pattern, RoleConfig, Rules, Sight, Subject};
+use crate::mcp::{Hints, ListKind, PerKind};
 use crate::telemetry::{EntrySkipped, RuleUnmatched};
 
 /// How often callers at the edge are swept.
@@ -24,13 +24,32 @@ const GATHER: Duration = Duration::from_millis(100);
 const FILTERED: [(ListKind, &str); 3] =
     [(ListKind::Tools, "tools"), (ListKind::Resources, "resources"), (ListKind::Prompts, "prompts")];
 
-/// The filters of a client's layers.
-pub(super) fn filters(client: &ClientConfig) -> PerKind<Vec<Filter>> {
-    PerKind::of(|kind| client.layers().map(|layer| layer.rules.filter(kind).clone()).collect())
+/// The filters that hold for each client at an endpoint.
+fn filters(config: &Config, endpoint: usize) -> impl Iterator<Item = PerKind<Vec<Filter>>> {
+    (0..config.clients.len()).map(move |client| {
+        let of = |kind| {
+            config
+                .layers(endpoint, client, &[])
+                .into_iter()
+                .flatten()
+                .map(|layer| layer.rules.filter(kind).clone())
+                .collect()
+        };
+        PerKind::of(of)
+    })
+}
+
+/// What the endpoints have before anything is offered.
+pub(super) fn empty(config: &Config) -> Vec<Snapshot> {
+    let endpoints = 0..config.endpoints.len();
+    let roles = || config.roles.iter().map(role_filters);
+    endpoints
+        .map(|endpoint| Snapshot::merge(std::iter::empty(), filters(config, endpoint), roles()))
+        .collect()
 }
 
 /// The filters of a role.
-pub(super) fn role_filters(role: &Arc<RoleConfig>) -> PerKind<&Filter> {
+fn role_filters(role: &Arc<RoleConfig>) -> PerKind<&Filter> {
     PerKind::of(|kind| role.rules.filter(kind))
 }
 
@@ -67,23 +86,30 @@ impl Gateway {
     }
 
     fn rebuild(&self, offers: &[Arc<Offer>], reported: &mut HashSet<String>) {
+        let endpoints = 0..self.config.endpoints.len();
+        let snapshots = endpoints.map(|endpoint| self.merge(endpoint, offers)).collect::<Vec<_>>();
+        self.report(&snapshots, offers, &mut Reported { before: std::mem::take(reported), now: reported });
+        self.current.store(Arc::new(Current::new(snapshots, offers.to_vec())));
+    }
+
+    fn merge(&self, endpoint: usize, offers: &[Arc<Offer>]) -> Snapshot {
         let sources = self.config.upstreams.iter().zip(&self.names).zip(offers);
-        let sources = sources.map(|((upstream, names), offer)| Source {
-            upstream: upstream.index,
-            label: &upstream.name,
-            names,
-            filters: PerKind::of(|kind| upstream.rules.filter(kind)),
-            lists: PerKind::of(|kind| offer.lists.kind(kind).entries.as_slice()),
+        let sources = sources.filter_map(|((upstream, known_names), offer)| {
+            Some(Source {
+                upstream: upstream.index,
+                label: &upstream.name,
+                names: self.names_at(endpoint, upstream.index)?,
+                known_names,
+                filters: PerKind::of(|kind| upstream.rules.filter(kind)),
+                lists: PerKind::of(|kind| offer.lists.kind(kind).entries.as_slice()),
+            })
         });
-        let clients = self.config.clients.iter().map(filters);
-        let snapshot = Snapshot::merge(sources, clients, self.config.roles.iter().map(role_filters));
-        self.report(&snapshot, offers, &mut Reported { before: std::mem::take(reported), now: reported });
-        self.current.store(Arc::new(Current { snapshot, offers: offers.to_vec() }));
+        Snapshot::merge(sources, filters(&self.config, endpoint), self.config.roles.iter().map(role_filters))
     }
 
     /// Says once what was left out, and which rules match nothing now that the tools are known.
-    fn report(&self, snapshot: &Snapshot, offers: &[Arc<Offer>], reported: &mut Reported<'_>) {
-        for finding in &snapshot.findings {
+    fn report(&self, snapshots: &[Snapshot], offers: &[Arc<Offer>], reported: &mut Reported<'_>) {
+        for finding in snapshots.iter().flat_map(|snapshot| &snapshot.findings) {
             let upstream = self.config.upstreams.get(finding.upstream).map(|u| &*u.name).unwrap_or_default();
             if reported.is_new(format!("{upstream}/{}/{}", finding.native, finding.reason)) {
                 EntrySkipped { upstream, entry: &finding.native, reason: &finding.reason }
@@ -98,31 +124,33 @@ impl Gateway {
                 let entries = &offer.lists.kind(kind).entries;
                 // What a template can make is not known.
                 let is_open = kind == ListKind::Resources && !offer.lists.templates.entries.is_empty();
-                let names: Vec<&str> = entries.iter().map(|listed| &*listed.name).collect();
-                for pattern in unmatched(upstream.rules.filter(kind), &names).filter(|_| !is_open) {
+                let subjects: Vec<Subject<'_>> = entries.iter().map(|listed| subject(kind, listed)).collect();
+                for pattern in unmatched(upstream.rules.filter(kind), &subjects).filter(|_| !is_open) {
                     self.report_rule(&scope, pattern, reported);
                 }
             }
         }
         if offers.iter().all(is_ready) {
+            for (endpoint, snapshot) in self.config.endpoints.iter().zip(snapshots) {
+                let scope = format!("endpoints.{}", endpoint.path);
+                self.report_rules(&scope, &endpoint.rules, std::slice::from_ref(snapshot), reported);
+            }
             let roles = self.config.roles.iter().map(|role| (format!("roles.{}", role.name), &role.rules));
             let clients = self.config.clients.iter();
             let clients = clients.map(|client| (format!("clients.{}", client.name), &client.rules));
             for (scope, rules) in roles.chain(clients) {
-                self.report_rules(&scope, rules, snapshot, reported);
+                self.report_rules(&scope, rules, snapshots, reported);
             }
         }
     }
 
-    fn report_rules(&self, scope: &str, rules: &Rules, snapshot: &Snapshot, reported: &mut Reported<'_>) {
+    fn report_rules(&self, scope: &str, rules: &Rules, snapshots: &[Snapshot], reported: &mut Reported<'_>) {
         for (kind, key) in FILTERED {
-            let is_open = kind == ListKind::Resources && !snapshot.entries(ListKind::Templates).is_empty();
-            let names: Vec<&str> = snapshot
-                .entries(kind)
-                .iter()
-                .map(|entry| if kind == ListKind::Resources { &*entry.native } else { &*entry.exposed })
-                .collect();
-            for pattern in unmatched(rules.filter(kind), &names).filter(|_| !is_open) {
+            let has_templates = |snapshot: &Snapshot| !snapshot.entries(ListKind::Templates).is_empty();
+            let is_open = kind == ListKind::Resources && snapshots.iter().any(has_templates);
+            let entries = snapshots.iter().flat_map(|snapshot| snapshot.entries(kind));
+            let subjects: Vec<Subject<'_>> = entries.map(|entry| entry.candidate(kind).subject()).collect();
+            for pattern in unmatched(rules.filter(kind), &subjects).filter(|_| !is_open) {
                 self.report_rule(&format!("{scope}.{key}"), pattern, reported);
             }
         }
@@ -150,9 +178,15 @@ impl Reported<'_> {
     }
 }
 
-/// The patterns that match none of `names`.
-fn unmatched<'a>(filter: &'a Filter, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
-    let is_unmatched = |pattern: &&Pattern| !names.iter().any(|name| pattern.matches(name));
+/// An entry as the rules of its upstream see it.
+fn subject(kind: ListKind, listed: &Listed) -> Subject<'_> {
+    let hints = if kind == ListKind::Tools { Hints::of(listed.text.bytes()) } else { Hints::default() };
+    Subject { name: &listed.name, hints: Sight::Seen(hints) }
+}
+
+/// The patterns that match none of `subjects`.
+fn unmatched<'a>(filter: &'a Filter, subjects: &'a [Subject<'_>]) -> impl Iterator<Item = &'a str> {
+    let is_unmatched = |pattern: &&Pattern| !subjects.iter().any(|subject| pattern.matches(*subject));
     filter.patterns().filter(is_unmatched).map(Pattern::as_str)
 }
 

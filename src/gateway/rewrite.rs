@@ -4,16 +4,22 @@
 use bytes::Bytes;
 
 use super::Gateway;
-use crate::exchange::{Answer, Outcome};
+use crate::exchange::{Answer, Outcome, Principal};
 use crate::mcp::{Body, Draft, Method, Raw, Response};
 
 impl Gateway {
     /// The outcome of a call to the upstream at this place, as the caller gets it.
-    pub(super) fn rewrite(&self, upstream: usize, method: Method, outcome: Outcome) -> Outcome {
+    pub(super) fn rewrite(
+        &self,
+        principal: &Principal,
+        (upstream, method): (usize, Method),
+        outcome: Outcome,
+    ) -> Outcome {
         let rewrite = |answer: Answer| {
             let tagged = {
                 let current = self.current.load();
-                current.snapshot.tags(upstream).and_then(|tags| tags.rewrite(method, &answer.response))
+                let tags = current.at(principal).tags(upstream);
+                tags.and_then(|tags| tags.rewrite(method, &answer.response))
             };
             let response = tagged.unwrap_or(answer.response);
             let is_own = method == Method::ResourcesRead && !self.is_one_for_all();

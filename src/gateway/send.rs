@@ -10,10 +10,10 @@ use tokio::time::sleep;
 
 use super::admit::AdmittedCall;
 use super::breaker::{Breaker, Spared, Turn, Turns, Verdict};
-use super::{Executed, Gateway, GatewayError, GatewayErrorKind, Upstream};
+use super::{Executed, Gateway, GatewayError, GatewayErrorKind, Target, Upstream};
 use crate::config::Retry;
-use crate::exchange::Outcome;
-use crate::mcp::{ListKind, Method, ObjectView};
+use crate::exchange::{Outcome, Principal};
+use crate::mcp::{ListKind, Method};
 use crate::telemetry::{BreakerClosed, BreakerOpened, CallRepeated, ToolBreakerClosed, ToolBreakerOpened};
 
 /// How long, and how often, a repeated call waits for its upstream to be back.
@@ -88,7 +88,6 @@ impl Gateway {
         &self,
         upstream: &Arc<dyn Upstream>,
         call: AdmittedCall,
-        tool: Option<Arc<str>>,
     ) -> Result<Outcome, GatewayError> {
         let config = self.config.upstreams.get(call.target().upstream);
         let retry = config.map_or(Retry::Never, |config| config.resilience.retry);
@@ -96,10 +95,11 @@ impl Gateway {
             return upstream.call(call).await;
         }
         let (method, events) = (call.call().method, call.call().events.clone());
+        let (principal, target) = (call.principal().clone(), call.target().clone());
         let again = call.again();
         match upstream.call(call).await {
             Err(error) if is_lost(&error) && !events.is_used() => {
-                if !self.is_harmless(retry, method, tool.as_deref()) {
+                if !self.is_harmless(retry, method, (&principal, &target)) {
                     return Err(error);
                 }
                 CallRepeated { upstream: upstream.name(), reason: &error.text }.emit(&self.metrics);
@@ -109,7 +109,7 @@ impl Gateway {
         }
     }
 
-    fn is_harmless(&self, retry: Retry, method: Method, tool: Option<&str>) -> bool {
+    fn is_harmless(&self, retry: Retry, method: Method, (principal, target): (&Principal, &Target)) -> bool {
         match (retry, method) {
             (Retry::Never, _) => false,
             (
@@ -117,20 +117,16 @@ impl Gateway {
                 Method::PromptsGet | Method::ResourcesRead | Method::Complete,
             )
             | (Retry::Always, Method::ToolsCall) => true,
-            (Retry::Hinted, Method::ToolsCall) => tool.is_some_and(|tool| self.is_hinted(tool)),
+            (Retry::Hinted, Method::ToolsCall) => self.is_hinted(principal, target),
             (Retry::Hinted | Retry::Always, _) => false,
         }
     }
 
     /// Whether a tool says of itself that it changes nothing, or the same once as twice.
-    fn is_hinted(&self, tool: &str) -> bool {
+    fn is_hinted(&self, principal: &Principal, target: &Target) -> bool {
         let current = self.current.load();
-        let Some((_, entry)) = current.snapshot.find(ListKind::Tools, tool) else { return false };
-        let Some(annotations) = ObjectView::of(entry.text()).raw(entry.text(), "annotations") else {
-            return false;
-        };
-        let says = |hint: &str| annotations.object().raw(annotations.bytes(), hint);
-        HARMLESS.iter().any(|hint| says(hint).is_some_and(|value| value.bytes().as_ref() == b"true"))
+        let tool = current.at(principal).find_native(ListKind::Tools, target.upstream, &target.native);
+        tool.is_some_and(|tool| HARMLESS.iter().any(|hint| tool.hints.says(hint) == Some(true)))
     }
 }
 

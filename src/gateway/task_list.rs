@@ -119,7 +119,10 @@ impl Gateway {
             || GatewayError::new(GatewayErrorKind::InvalidParams, "`params.cursor` is none of ours");
         let onward = self.opened(cursor).ok_or_else(invalid)?;
         let upstream = self.config.upstreams.iter().find(|upstream| *upstream.name == *onward.upstream);
-        let upstream = upstream.filter(|_| *onward.principal == *call.principal.name).ok_or_else(invalid)?;
+        let endpoint = self.config.endpoints.get(call.principal.endpoint);
+        let is_here = |upstream: usize| endpoint.is_some_and(|endpoint| endpoint.has(upstream));
+        let is_own = |upstream: usize| *onward.principal == *call.principal.name && is_here(upstream);
+        let upstream = upstream.filter(|upstream| is_own(upstream.index)).ok_or_else(invalid)?;
         Ok(Grant::whole(upstream.index))
     }
 

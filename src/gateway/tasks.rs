@@ -13,7 +13,8 @@ use super::access::{self, Grant, Reveal};
 use super::admit::Target;
 use super::error::{GatewayError, GatewayErrorKind};
 use super::{Current, Gateway};
-use crate::config::Config;
+use crate::catalog::Candidate;
+use crate::config::{Config, Sight};
 use crate::exchange::{Answer, Call, Event, EventKind, EventSink, Outcome, Principal, ResultForm};
 use crate::mcp::task;
 use crate::mcp::{Body, Draft, ListKind, Method, ObjectView, Raw, Request, Response, Span, TaskMode};
@@ -85,10 +86,11 @@ pub(super) enum TaskUse {
 }
 
 impl Gateway {
-    /// Whether an upstream has tasks of this kind.
+    /// Whether an upstream has tasks of this kind, at the endpoint of `principal`.
     #[must_use]
-    pub fn has_tasks(&self, mode: TaskMode) -> bool {
-        self.current.load().offers.iter().any(|offer| offer.tasks == Some(mode))
+    pub fn has_tasks(&self, principal: &Principal, mode: TaskMode) -> bool {
+        let current = self.current.load();
+        self.offers_at(&current, principal).any(|(_, offer)| offer.tasks == Some(mode))
     }
 
     /// Where a task is, for whoever has its id. The rules of today decide, not those of when it was made.
@@ -131,10 +133,12 @@ impl Gateway {
 
     /// Whether the rules let a principal call the tool that made a task, by its native name.
     pub(super) fn admits_task(&self, principal: &Principal, upstream: usize, tool: &str) -> bool {
-        let exposed = self.names.get(upstream).map(|names| names.expose(tool));
-        exposed.is_some_and(|exposed| {
-            access::is_admitted(&self.config, principal, upstream, (ListKind::Tools, &exposed, tool))
-        })
+        let Some(known) = self.names.get(upstream).map(|names| names.expose(tool)) else { return false };
+        let current = self.current.load();
+        let listed = current.at(principal).find_native(ListKind::Tools, upstream, tool);
+        let hints = listed.map_or(Sight::Unseen, |entry| Sight::Seen(entry.hints));
+        let candidate = Candidate { kind: ListKind::Tools, native: tool, known: &known, hints };
+        access::is_admitted(&self.config, principal, upstream, candidate)
     }
 
     /// The id that a client gets for a task of an upstream; `None` if the upstream's own is too long.

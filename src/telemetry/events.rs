@@ -78,9 +78,11 @@ pub struct CallFinished<'a> {
     pub client: &'a str,
     /// The caller's own; another one where many callers are one client.
     pub caller: &'a str,
+    /// The path of the endpoint at which it came.
+    pub endpoint: &'a str,
     /// The upstream's name, where the call was routed.
     pub upstream: Option<&'a str>,
-    /// The exposed name, where the catalog has it.
+    /// The exposed name as rules know it, where the catalog has it.
     pub tool: Option<&'a str>,
     /// The method.
     pub method: &'static str,
@@ -243,6 +245,7 @@ impl CallFinished<'_> {
         let (request_bytes, response_bytes) = self.bytes;
         let labels = [self.client, upstream, self.tool.unwrap_or_default(), self.method, outcome];
         metrics.calls.with(&labels, IntCounter::inc);
+        metrics.endpoint_calls.with(&[self.endpoint, self.client, outcome], IntCounter::inc);
         let seconds = |time: Duration| move |cell: &Histogram| cell.observe(time.as_secs_f64());
         metrics.call_duration.with(&[upstream, self.method], seconds(self.duration));
         metrics.overhead.with(&[], seconds(overhead));
@@ -253,6 +256,7 @@ impl CallFinished<'_> {
             event = "call",
             client = self.client,
             caller = (self.caller != self.client).then(|| clip(self.caller, MAX_REASON)),
+            endpoint = self.endpoint,
             upstream = self.upstream,
             tool = self.tool,
             method = self.method,
@@ -506,6 +510,7 @@ mod tests {
         CallFinished {
             client: "alice",
             caller: "alice",
+            endpoint: "/mcp",
             upstream: Some("time"),
             tool: Some("time__now"),
             method: "tools/call",
@@ -618,7 +623,7 @@ mod tests {
     fn a_call_is_one_line_for_people() {
         let metrics = Metrics::for_test();
         let text = logged(LogFormat::Human, || call(CallOutcome::Ok).emit(&metrics));
-        let expected = " INFO call client=alice upstream=time tool=time__now method=tools/call outcome=ok \
+        let expected = " INFO call client=alice endpoint=/mcp upstream=time tool=time__now method=tools/call outcome=ok \
                         duration_ms=12.5 overhead_ms=0.5 request_bytes=100 response_bytes=200\n";
         assert!(text.ends_with(expected), "{text}");
         let plain =

@@ -49,6 +49,8 @@ macro_rules! metrics {
 metrics! {
     CALLS Kind::Counter, "waypost_calls_total" ["client" "upstream" "tool" "method" "outcome"]
         "Calls that ended, by how they ended."
+    ENDPOINT_CALLS Kind::Counter, "waypost_endpoint_calls_total" ["endpoint" "client" "outcome"]
+        "The same calls, by the endpoint at which they came."
     CALL_DURATION Kind::Histogram(CALL_SECONDS), "waypost_call_duration_seconds" ["upstream" "method"]
         "Time from the request read to the answer ready, upstream included; one observation per call."
     GATEWAY_OVERHEAD Kind::Histogram(OVERHEAD_SECONDS), "waypost_gateway_overhead_seconds" []
@@ -154,7 +156,11 @@ static LABELS: &[(&str, &str)] = &[
         "Its key under `clients` in the configuration, `anonymous`, or `jwt:` and an issuer for all callers that only that vouches for; empty where the caller is not known.",
     ),
     ("upstream", "Its key under `upstreams`; empty where a call was routed nowhere."),
-    ("tool", "The exposed name, from the catalog; empty where the catalog has no such name."),
+    ("endpoint", "Its path, as it stands under `endpoints`; `/mcp` where the file has none."),
+    (
+        "tool",
+        "The exposed name, from the catalog, as rules know it; empty where the catalog has no such name.",
+    ),
     ("method", "The MCP method, of those that Waypost knows."),
     ("outcome", "How the call ended; see below."),
     (

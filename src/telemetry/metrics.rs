@@ -30,6 +30,7 @@ const STDERR_LINES_PER_MINUTE: u32 = 1_000;
 #[derive(Debug)]
 pub struct Metrics {
     pub(super) calls: Family<IntCounter>,
+    pub(super) endpoint_calls: Family<IntCounter>,
     pub(super) call_duration: Family<Histogram>,
     pub(super) overhead: Family<Histogram>,
     pub(super) request_bytes: Family<IntCounter>,
@@ -88,6 +89,7 @@ impl Default for Metrics {
         let minute = Duration::from_secs(60);
         let metrics = Self {
             calls: Family::new(&list::CALLS),
+            endpoint_calls: Family::new(&list::ENDPOINT_CALLS),
             call_duration: Family::new(&list::CALL_DURATION),
             overhead: Family::new(&list::GATEWAY_OVERHEAD),
             request_bytes: Family::new(&list::CALL_REQUEST_BYTES),
@@ -323,6 +325,7 @@ impl Metrics {
         let usage = process::usage();
         vec![
             self.calls.collect(),
+            self.endpoint_calls.collect(),
             self.call_duration.collect(),
             self.overhead.collect(),
             self.request_bytes.collect(),
@@ -548,6 +551,7 @@ mod tests {
         metrics.register_upstream("u");
         metrics.config.cell(&["0"]);
         metrics.calls.cell(&["c", "u", "t", "tools/call", "ok"]);
+        metrics.endpoint_calls.cell(&["/mcp", "c", "ok"]);
         metrics.call_duration.cell(&["u", "tools/call"]);
         metrics.rate_limited.cell(&["c", "client"]);
         metrics.refused.cell(&["401"]);

@@ -8,6 +8,7 @@ mod auth;
 mod calls;
 mod config;
 mod edge;
+mod endpoints;
 mod errors;
 mod explain;
 mod extensions;

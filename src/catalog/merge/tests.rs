@@ -35,6 +35,7 @@ fn merged_with(upstreams: &[(&str, Lists<'_>)], filter: Filter, clients: Vec<Per
         upstream,
         label,
         names,
+        known_names: names,
         filters: PerKind::of(|_| &filter),
         lists: PerKind::of(|kind| lists.kind(kind).as_slice()),
     });

@@ -1,12 +1,14 @@
-//! What upstreams, roles and clients share: rules, and limits on calls.
+//! What upstreams, endpoints, roles and clients share: rules, and limits on calls.
 
-use crate::config::effective::Origin;
+use crate::config::effective::{self, Origin};
+use crate::config::nearest::nearest;
 use crate::config::reader::Text;
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
-use crate::config::tree::Span;
+use crate::config::tree::{Node, Span, Value};
 use crate::config::{CallLimits, Filter, Pattern, Rate, Rules};
+use crate::mcp::Hints;
 
 /// A filter, and where each of its patterns stands.
 #[derive(Debug, Default)]
@@ -15,18 +17,25 @@ struct PlacedFilter {
     places: Vec<(Pattern, Span)>,
 }
 
-/// Reads `tools`.
-fn filter<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>) -> PlacedFilter {
+/// What the patterns of a filter can look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Names,
+    NamesAndHints,
+}
+
+/// Reads a filter.
+fn filter<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>, over: Over) -> PlacedFilter {
     owner.within(key, |tools| {
         let mut places = Vec::new();
         let allow = match tools.find(keys::ALLOW.name) {
-            Some(_) => Some(patterns(tools, &keys::ALLOW, &mut places)),
+            Some(_) => Some(patterns(tools, (&keys::ALLOW, over), &mut places)),
             None => {
                 tools.out.put_unset(keys::ALLOW.name);
                 None
             }
         };
-        let deny = patterns(tools, &keys::DENY, &mut places);
+        let deny = patterns(tools, (&keys::DENY, over), &mut places);
         let filter = Filter { allow, deny };
         for (pattern, span) in &places {
             check_meaning(tools, &filter, pattern, *span);
@@ -46,9 +55,9 @@ pub(crate) struct RuleKeys {
 
 /// Reads a layer of rules, and gives the patterns over names of tools and prompts with their places.
 pub(crate) fn rules(owner: &mut Section<'_>, keys: &RuleKeys) -> (Rules, Vec<(Pattern, Span)>) {
-    let tools = filter(owner, keys.tools);
-    let resources = filter(owner, keys.resources).filter;
-    let prompts = filter(owner, keys.prompts);
+    let tools = filter(owner, keys.tools, Over::NamesAndHints);
+    let resources = filter(owner, keys.resources, Over::Names).filter;
+    let prompts = filter(owner, keys.prompts, Over::Names);
     let extensions = rule(owner, keys.extensions);
     let mut places = tools.places;
     places.extend(prompts.places);
@@ -59,24 +68,91 @@ pub(crate) fn rules(owner: &mut Section<'_>, keys: &RuleKeys) -> (Rules, Vec<(Pa
 /// Reads `extensions`, which has no meaning of its own where it is not there.
 fn rule<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>) -> Option<Filter> {
     let is_there = owner.has(key.name);
-    let filter = filter(owner, key).filter;
+    let filter = filter(owner, key, Over::Names).filter;
     is_there.then_some(filter)
 }
 
 fn patterns(
     tools: &mut Section<'_>,
-    key: &'static keys::Key<keys::Free>,
+    (key, over): (&'static keys::Key<keys::Free>, Over),
     places: &mut Vec<(Pattern, Span)>,
 ) -> Vec<Pattern> {
-    let mut patterns = Vec::new();
-    for text in tools.texts(key) {
-        if let Some(pattern) = pattern(tools, key.name, &text) {
-            places.push((pattern.clone(), text.span));
+    let Some(node) = tools.find(key.name) else {
+        tools.out.put(key.name, "[]".to_owned(), Origin::Default);
+        return Vec::new();
+    };
+    let items = tools.reader.items(node, &quoted(key.name), "a list of texts").unwrap_or_default();
+    let what = format!("an item of {}", quoted(key.name));
+    let (mut patterns, mut shown) = (Vec::new(), Vec::new());
+    for item in items {
+        let read = match (&item.value, over) {
+            (Value::Map(_), Over::NamesAndHints) => hinted(tools, key.name, item),
+            (_, _) => tools.reader.text(item, &what).and_then(|text| {
+                shown.push(effective::scalar(&text.written));
+                pattern(tools, key.name, &text)
+            }),
+        };
+        if let Some(pattern) = read {
+            if matches!(item.value, Value::Map(_)) {
+                shown.push(pattern.as_str().to_owned());
+            }
+            places.push((pattern.clone(), item.span));
             patterns.push(pattern);
         }
     }
+    tools.out.put(key.name, format!("[{}]", shown.join(", ")), Origin::Line(node.span.line));
     patterns
 }
+
+/// Reads a pattern over annotations, and over a name where it has one: `{readOnlyHint: true}`.
+fn hinted(tools: &Section<'_>, key: &str, node: &Node) -> Option<Pattern> {
+    let what = format!("an item of {}", quoted(key));
+    let entries = tools.reader.entries(node, &what, "a pattern, or a mapping of annotations")?;
+    let (mut name, mut hints, mut is_whole) = (None, Hints::default(), true);
+    for (member, value) in entries {
+        if member.text == NAME {
+            let text = tools.reader.text(value, "`name`");
+            name = text.as_ref().and_then(|text| pattern(tools, key, text));
+            is_whole &= name.is_some();
+            continue;
+        }
+        let flag = tools
+            .reader
+            .text(value, &quoted(&member.text))
+            .and_then(|text| text.value.to_ascii_lowercase().parse::<bool>().ok());
+        match (flag, hints.with((&member.text, flag.unwrap_or_default()))) {
+            (Some(_), Some(more)) => hints = more,
+            (None, Some(_)) => {
+                tools.reader.report_kind(value, &quoted(&member.text), "`true` or `false`");
+                is_whole = false;
+            }
+            (_, None) => {
+                let known = Hints::NAMES.into_iter().chain([NAME]);
+                let finding = Finding::error(format!("tools have no annotation `{}`", member.text));
+                let help = match nearest(known, &member.text) {
+                    Some(nearest) => format!("did you mean `{nearest}`?"),
+                    None => format!("there are {}, and `name` for a pattern", Hints::NAMES.join(", ")),
+                };
+                tools.report(finding.at(member.span).help(help));
+                is_whole = false;
+            }
+        }
+    }
+    if hints.is_empty() && is_whole {
+        let finding = Finding::error(format!("{what} asks for no annotation")).at(node.span);
+        tools.report(finding.help("write `{readOnlyHint: true}`, or a name alone without braces"));
+        return None;
+    }
+    let text = match &name {
+        Some(name) => format!("{{name: {}, {hints}}}", effective::scalar(name.as_str())),
+        None => format!("{{{hints}}}"),
+    };
+    let name = name.as_ref().map_or("*", Pattern::as_str);
+    is_whole.then(|| Pattern::over_hints(name, hints, &text, node.span.line))
+}
+
+/// The member of a pattern over annotations that holds a pattern over names.
+const NAME: &str = "name";
 
 /// Longest pattern, in bytes.
 const MAX_PATTERN: usize = 512;
@@ -105,7 +181,7 @@ fn pattern(tools: &Section<'_>, key: &str, text: &Text) -> Option<Pattern> {
 
 /// Warns of patterns that do something else than they seem to.
 fn check_meaning(tools: &Section<'_>, filter: &Filter, pattern: &Pattern, span: Span) {
-    let text = pattern.as_str();
+    let text = pattern.name();
     if text.contains(['[', ']', '{', '}', '|', '\\']) || text.starts_with(['!', '^']) {
         let finding = Finding::warning(format!("`{text}` has no other wildcards than `*` and `?`")).at(span);
         tools.report(
@@ -114,7 +190,7 @@ fn check_meaning(tools: &Section<'_>, filter: &Filter, pattern: &Pattern, span: 
     }
     let is_allowed = filter.allow.iter().flatten().any(|allowed| allowed == pattern);
     if is_allowed && filter.deny.contains(pattern) {
-        let finding = Finding::warning(format!("`{text}` is both allowed and denied")).at(span);
+        let finding = Finding::warning(format!("`{pattern}` is both allowed and denied")).at(span);
         tools.report(finding.help("`deny` wins"));
     }
 }

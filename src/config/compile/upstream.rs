@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::access::{self, RuleKeys};
 use super::{resilience, transport};
 use crate::config::effective::{self, Block, Origin};
+use crate::config::reader::Text;
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
@@ -33,6 +34,11 @@ struct Named {
 }
 
 impl Upstreams {
+    /// The names of all upstreams of the file.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(|named| named.name.as_str())
+    }
+
     /// What the exposed names of any upstream of the file begin with.
     pub(crate) fn prefixes(&self, naming: &Naming) -> Vec<String> {
         let is_kept = |prefix: &str| prefix.len() < naming.max_length;
@@ -243,18 +249,23 @@ fn prefix(section: &mut Section<'_>, name: &Name, naming: &Naming) -> String {
     let Some(text) = section.text(key) else {
         return String::new();
     };
+    checked_prefix(section, &text, naming).unwrap_or_else(|| format!("{}{}", name.text, naming.separator))
+}
+
+/// A prefix with its separator; a finding and `None` if it cannot be one.
+pub(crate) fn checked_prefix(section: &Section<'_>, text: &Text, naming: &Naming) -> Option<String> {
     if text.value.chars().count() > MAX_NAME || !text.value.chars().all(is_name_character) {
         let finding =
             Finding::error(format!("`{}` cannot be a prefix", text.written.escape_debug())).at(text.span);
         section.report(
             finding.help("a prefix has letters, digits, `_`, `-` and `.`, at most 64 of them, or is empty"),
         );
-        return format!("{}{}", name.text, naming.separator);
+        return None;
     }
     if text.value.is_empty() || text.value.ends_with(&naming.separator) {
-        return text.value;
+        return Some(text.value.clone());
     }
-    format!("{}{}", text.value, naming.separator)
+    Some(format!("{}{}", text.value, naming.separator))
 }
 
 /// Warns of upstreams whose names may collide.

@@ -138,10 +138,13 @@ const FILTER_ALIASES: &[(&str, &str)] = &[
 /// Which tools.
 pub(crate) static TOOLS: Table = Table {
     path: "tools",
-    about: "Which tools, of an upstream by native names, of a client by exposed names (`github__get_issue`). In a \
+    about: "Which tools, of an upstream by native names, elsewhere by exposed names (`github__get_issue`). In a \
             pattern `*` is any run of characters and `?` is one; every other character stands for itself, and \
-            case matters. `deny` wins over `allow`.",
-    keys: &[&ALLOW, &DENY],
+            case matters. A mapping in place of a pattern looks at what tools say of themselves in their \
+            annotations: `{readOnlyHint: true}`, also `destructiveHint`, `idempotentHint`, `openWorldHint`, and \
+            with `name` at their names too; all of it must match, and a tool without the annotation does not. \
+            They are the words of the server: allow by them what you trust. `deny` wins over `allow`.",
+    keys: &[&TOOLS_ALLOW, &TOOLS_DENY],
     later: &["override", "narrow"],
     foreign: &[],
     aliases: FILTER_ALIASES,
@@ -210,6 +213,22 @@ upstreams:
     tools: {deny: [\"drop_*\"]}
     extensions: {allow: [\"com.example/search\"]}
 ",
+};
+
+pub(crate) static TOOLS_ALLOW: Key<Free> = Key {
+    name: ALLOW.name,
+    about: ALLOW.about,
+    form: Free {
+        written: "list of patterns and annotations",
+        default: "everything",
+        bounds: "no empty pattern",
+    },
+};
+
+pub(crate) static TOOLS_DENY: Key<Free> = Key {
+    name: DENY.name,
+    about: DENY.about,
+    form: Free { written: "list of patterns and annotations", default: "`[]`", bounds: "no empty pattern" },
 };
 
 pub(crate) static ALLOW: Key<Free> = Key {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    AUTH, Bounded, CLIENTS, Choice, DEFAULTS, Flag, Free, Key, Nested, ROLES, SERVER_INFO_KEY, Secret, Table,
-    UPSTREAMS,
+    AUTH, Bounded, CLIENTS, Choice, DEFAULTS, ENDPOINTS, Flag, Free, Key, Nested, ROLES, SERVER_INFO_KEY,
+    Secret, Table, UPSTREAMS,
 };
 use crate::config::units::Bytes;
 
@@ -18,6 +18,7 @@ pub(crate) static TOP: Table = Table {
         &DEMO,
         &UPSTREAMS,
         &DEFAULTS_KEY,
+        &ENDPOINTS,
         &ROLES,
         &CLIENTS,
         &AUTH_KEY,
@@ -35,7 +36,7 @@ pub(crate) static TOP: Table = Table {
         &LOG_KEY,
         &SCHEMA,
     ],
-    later: &["endpoints", "audit", "trace", "trusted_proxies", "resources", "prompts", "tools"],
+    later: &["audit", "trace", "trusted_proxies", "resources", "prompts", "tools"],
     foreign: super::TOP_FOREIGN,
     aliases: &[
         ("servers", "upstreams"),

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use super::{
-    AUTH, BREAKER, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, EXTENSIONS, Fate, HEALTH, ICON,
-    JWT_TABLE, LIMITS, LOG, NAMING, POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TOOLS, TOP,
-    Table, UPSTREAM,
+    AUTH, BREAKER, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, ENDPOINT, EXTENSIONS, Fate, HEALTH,
+    ICON, JWT_TABLE, LIMITS, LOG, NAMING, POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TOOLS,
+    TOP, Table, UPSTREAM,
 };
 
 /// Every mapping, in the order of the page.
-pub(crate) static TABLES: [&Table; 23] = [
+pub(crate) static TABLES: [&Table; 24] = [
     &TOP,
     &UPSTREAM,
     &TOOLS,
@@ -20,6 +20,7 @@ pub(crate) static TABLES: [&Table; 23] = [
     &HEALTH,
     &BREAKER,
     &DEFAULTS,
+    &ENDPOINT,
     &ROLE,
     &CLIENT,
     &AUTH,

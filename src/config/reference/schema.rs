@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{Fate, Foreign, ICON, OTHER_SPELLINGS, Shape, TOP, Table, UPSTREAM, UPSTREAMS};
 use crate::config::Rate;
 use crate::config::units::Unit as _;
+use crate::mcp::Hints;
 
 /// Drafts after this one are not understood by every editor.
 const DRAFT: &str = "http://json-schema.org/draft-07/schema#";
@@ -143,7 +144,8 @@ fn written(words: &str) -> Value {
         "rate" => unit(&Rate::pattern()),
         "secret" => json!({"anyOf": [text(), source(&["env", "file"], &[])]}),
         "list of texts" | "list of names" | "list of hosts" | "list of origins" => list(text()),
-        "list of patterns" => list(json!({"type": ["string", "number", "boolean"], "minLength": 1})),
+        "list of patterns" => list(pattern()),
+        "list of patterns and annotations" => list(json!({"anyOf": [pattern(), annotations()]})),
         DIGESTS => json!({
             "type": "array",
             "minItems": 1,
@@ -158,6 +160,19 @@ fn written(words: &str) -> Value {
         // Nothing is known of it, so nothing is refused.
         _ => json!({}),
     }
+}
+
+/// A pattern over names.
+fn pattern() -> Value {
+    json!({"type": ["string", "number", "boolean"], "minLength": 1})
+}
+
+/// A pattern over what tools say of themselves.
+fn annotations() -> Value {
+    let hints = Hints::NAMES.into_iter().map(|name| (name.to_owned(), flag()));
+    let properties: Map<String, Value> = hints.chain([("name".to_owned(), pattern())]).collect();
+    let one_of: Vec<Value> = Hints::NAMES.into_iter().map(|name| json!({"required": [name]})).collect();
+    json!({"type": "object", "additionalProperties": false, "properties": properties, "anyOf": one_of})
 }
 
 const DIGESTS: &str = "list of digests or sources";

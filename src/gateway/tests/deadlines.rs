@@ -46,11 +46,7 @@ fn notification() -> crate::mcp::Notification {
 }
 
 /// How long a call of `tool` takes, and what its caller is told.
-async fn time_of(
-    tool: &str,
-    times: usize,
-    change: impl FnOnce(&mut crate::config::UpstreamConfig),
-) -> (Duration, String) {
+async fn time_of(tool: &str, times: usize, change: impl FnOnce(&mut UpstreamConfig)) -> (Duration, String) {
     let a = Arc::new(Talking { inner: scripted("a", ready(&["progress", "log"])), times });
     let gateway = gateway(vec![a, scripted("b", ready(&[]))], |config| {
         let upstream = Arc::make_mut(&mut config.upstreams[0]);
@@ -113,7 +109,7 @@ async fn progress_without_end_ends_after_the_most_that_a_call_may_take() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_has_the_timeout_of_the_first_pattern_that_matches_it() {
-    let timeouts = |upstream: &mut crate::config::UpstreamConfig| {
+    let timeouts = |upstream: &mut UpstreamConfig| {
         let entry = |pattern: &str, seconds| (Pattern::from(pattern), Duration::from_secs(seconds));
         upstream.resilience.timeouts = vec![entry("prog*", 1), entry("*", 5), entry("log", 9)];
     };

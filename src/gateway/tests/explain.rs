@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn question(name: &str) -> Question {
-    Question { kind: ListKind::Tools, name: name.into() }
+    Question { kind: ListKind::Tools, name: name.into(), endpoint: None }
 }
 
 fn role(name: &str, tools: Filter) -> Arc<RoleConfig> {
@@ -85,7 +85,7 @@ async fn a_client_that_is_not_there_is_told_from_those_that_are() {
     let gateway = gateway(vec![scripted("a", ready(&[])), scripted("b", ready(&[]))], |_| {});
     let refused = gateway.explain("alcie", &question("x")).unwrap_err();
     assert_eq!(refused.to_string(), "no client is called `alcie`; there are: open, reader");
-    let all = gateway.explain_all(&question("x"));
+    let all = gateway.explain_all(&question("x")).unwrap();
     assert_eq!(all.iter().map(|one| &*one.client).collect::<Vec<_>>(), ["open", "reader"]);
 }
 
@@ -120,7 +120,7 @@ async fn a_resource_is_judged_in_every_spelling() {
         ("file:///%73ecret", Verdict::Denied, "another spelling of the URI is denied or not allowed"),
         ("other:x", Verdict::Unknown, "no upstream has a resource of this name"),
     ] {
-        let asked = Question { kind: ListKind::Resources, name: uri.into() };
+        let asked = Question { kind: ListKind::Resources, name: uri.into(), endpoint: None };
         let explanation = gateway.explain("open", &asked).unwrap();
         assert_eq!(explanation.verdict, verdict, "{uri}");
         assert_eq!(explanation.obstacle().map(|step| &*step.text).unwrap_or_default(), obstacle, "{uri}");
