@@ -2,6 +2,7 @@
 //!
 //! Must not know: MCP, what is asked for, what becomes of an answer.
 
+mod address;
 mod client;
 mod dial;
 mod fetch;

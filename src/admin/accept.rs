@@ -2,6 +2,7 @@
 //!
 //! Must not know: what is served.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +15,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+use crate::tls::Acceptor;
 
 /// Connections at the same time; later ones wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 128;
@@ -29,7 +33,11 @@ const DRAIN: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `shutdown`; then ends what is under way, for at most [`DRAIN`].
-pub(super) async fn serve<S>(listener: TcpListener, service: S, shutdown: CancellationToken)
+pub(super) async fn serve<S>(
+    (listener, tls): (TcpListener, Option<Arc<Acceptor>>),
+    service: S,
+    shutdown: CancellationToken,
+)
 where
     S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = std::convert::Infallible>
         + Clone
@@ -42,6 +50,11 @@ where
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
+    // Ends with this function.
+    let mut keeping = JoinSet::new();
+    if let Some(tls) = &tls {
+        keeping.spawn(Arc::clone(tls).keep("admin"));
+    }
     loop {
         let socket = tokio::select! {
             () = shutdown.cancelled() => break,
@@ -54,6 +67,17 @@ where
                 }
             },
         };
+        if let Some(tls) = &tls {
+            let (tls, builder, service) = (Arc::clone(tls), builder.clone(), service.clone());
+            let watcher = graceful.watcher();
+            connections.spawn(async move {
+                let shaking = timeout(HEADER_TIMEOUT, Box::pin(tls.accept(socket)));
+                let Ok(Ok(stream)) = shaking.await else { return };
+                let connection = builder.serve_connection(TokioIo::new(stream), service);
+                drop(watcher.watch(Box::pin(connection)).await);
+            });
+            continue;
+        }
         let connection = builder.serve_connection(TokioIo::new(socket), service.clone());
         let watched = graceful.watch(connection);
         connections.spawn(async move {
@@ -87,7 +111,7 @@ mod tests {
             shutdown.cancel();
             answer
         };
-        tokio::join!(serve(listener, hello, shutdown.clone()), client).1
+        tokio::join!(serve((listener, None), hello, shutdown.clone()), client).1
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,6 +23,8 @@ pub struct Resource {
     scopes: Vec<String>,
     public_url: Option<Url>,
     name: String,
+    /// What is spoken without a public URL.
+    scheme: &'static str,
 }
 
 impl Resource {
@@ -40,6 +42,7 @@ impl Resource {
             issuers: config.jwt.iter().map(|issuer| issuer.issuer.clone()).collect(),
             scopes,
             public_url: config.public_url.clone(),
+            scheme: if config.listen_tls.is_some() { "https" } else { "http" },
             name: info.title.clone().unwrap_or_else(|| info.name.clone()),
         }
     }
@@ -111,7 +114,7 @@ impl Resource {
             None => {
                 let host = headers.get(HOST)?.to_str().ok()?;
                 let is_host = host.parse::<http::uri::Authority>().is_ok();
-                is_host.then(|| format!("http://{host}"))
+                is_host.then(|| format!("{}://{host}", self.scheme))
             }
         }
     }

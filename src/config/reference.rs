@@ -13,6 +13,7 @@ mod identity;
 mod markdown;
 mod resilience;
 mod upstream;
+mod way;
 
 use std::fmt::Debug;
 
@@ -23,6 +24,7 @@ pub(crate) use gateway::*;
 pub(crate) use identity::*;
 pub(crate) use resilience::*;
 pub(crate) use upstream::*;
+pub(crate) use way::*;
 
 #[cfg(test)]
 pub(crate) use markdown::TABLES;

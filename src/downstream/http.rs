@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::accept::{self, Bounds, Peer};
+use super::accept::{self, Bounds, Certified, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
 use super::listening::Listening;
@@ -37,6 +37,7 @@ use crate::auth::AuthError;
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
 use crate::telemetry::{CredentialsRefused, StreamKind};
+use crate::tls::Acceptor;
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
 
@@ -51,8 +52,8 @@ const RETRY_CONNECTION: HeaderValue = HeaderValue::from_static("1");
 ///
 /// # Errors
 /// If the listener has no address, or the system no randomness for session ids, or no threads.
-pub async fn serve(
-    listener: TcpListener,
+pub(crate) async fn serve(
+    (listener, tls): (TcpListener, Option<Arc<Acceptor>>),
     gateway: Arc<Gateway>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
@@ -72,9 +73,12 @@ pub async fn serve(
     // Ends with this function, whichever way that ends.
     let mut keeping = JoinSet::new();
     keeping.spawn(async move { keeper.authenticator.keep(keeper.gateway.metrics()).await });
+    if let Some(tls) = &tls {
+        keeping.spawn(Arc::clone(tls).keep("listen"));
+    }
     let sessions = Arc::clone(&endpoint);
     let threads = Threads::start()?;
-    accept::run(listener, (bounds, &threads), serve, move || sessions.sessions.sweep(), shutdown).await;
+    accept::run((listener, tls), (bounds, &threads), serve, move || sessions.sessions.sweep(), shutdown).await;
     endpoint.abandoned.close();
     endpoint.abandoned.wait().await;
     Ok(())
@@ -208,7 +212,8 @@ async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Respons
 
 /// Who sent a request.
 async fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
-    let authenticated = endpoint.authenticator.authenticate(&parts.headers).await;
+    let names = parts.extensions.get::<Certified>().map(|certified| &*certified.0).unwrap_or_default();
+    let authenticated = endpoint.authenticator.authenticate(&parts.headers, names).await;
     let principal = authenticated.map_err(|error| refuse(endpoint, parts, &error))?;
     let address = parts.extensions.get::<Peer>().map(|peer| peer.0);
     let is_member = endpoint.authenticator.is_member(&principal);

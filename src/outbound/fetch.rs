@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::{Client, ReadError, SendError, Unusable, chain};
+use crate::config::Way;
 
 /// What every request says of its sender.
 const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("waypost/", env!("CARGO_PKG_VERSION")));
@@ -54,8 +55,8 @@ impl FetchError {
 ///
 /// # Errors
 /// See [`FetchError`]; an answer that is not 200 is one.
-pub(crate) async fn fetch(url: &Url, bounds: Bounds) -> Result<Bytes, FetchError> {
-    let client = Client::new(url, bounds.within)?;
+pub(crate) async fn fetch(url: &Url, way: &Way, bounds: Bounds) -> Result<Bytes, FetchError> {
+    let client = Client::new(url, way, bounds.within)?;
     let mut request = Request::new(Full::new(Bytes::new()));
     *request.uri_mut() = path(url)?;
     request.headers_mut().insert(USER_AGENT, OURSELVES);

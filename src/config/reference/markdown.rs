@@ -4,13 +4,15 @@ use std::fmt::Write as _;
 
 use super::{
     AUTH, BREAKER, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, EXTENSIONS, Fate, HEALTH, ICON,
-    JWT_TABLE, LIMITS, LOG, NAMING, POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TOOLS, TOP,
+    JWT_TABLE, LIMITS, LOG, NAMING, POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TLS_TABLE, TOOLS, TOP,
     Table, UPSTREAM,
 };
 
 /// Every mapping, in the order of the page.
-pub(crate) static TABLES: [&Table; 23] = [
+pub(crate) static TABLES: [&Table; 25] = [
     &TOP,
+    &LISTEN_TABLE,
+    &TLS_TABLE,
     &UPSTREAM,
     &TOOLS,
     &RESOURCES,
@@ -23,7 +25,7 @@ pub(crate) static TABLES: [&Table; 23] = [
     &ROLE,
     &CLIENT,
     &AUTH,
-    &JWT_TABLE,
+    &JWT_TABLE, LISTEN_TABLE,
     &LIMITS,
     &EDGE_TABLE,
     &NAMING,

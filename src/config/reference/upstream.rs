@@ -33,6 +33,10 @@ pub(crate) static UPSTREAM: Table = Table {
         &CWD,
         &URL,
         &HEADERS,
+        &super::CA_FILE,
+        &super::CLIENT_CERT,
+        &super::CLIENT_KEY,
+        &super::DENY_PRIVATE,
         &TRANSPORT,
         &TYPE,
         &DISABLED,
@@ -66,6 +70,8 @@ pub(crate) static DEFAULTS: Table = Table {
             where it is. Mappings are completed key by key: an upstream with its own `tools.allow` still has the \
             `tools.deny` that stands here.",
     keys: &[
+        &super::CA_FILE,
+        &super::DENY_PRIVATE,
         &ERA,
         &UPSTREAM_TOOLS,
         &UPSTREAM_RESOURCES,
@@ -101,8 +107,6 @@ const LATER: &[&str] = &[
     "forward_headers",
     "max_concurrency",
     "validate_arguments",
-    "deny_private_addresses",
-    "ca_file",
 ];
 
 const ALIASES: &[(&str, &str)] = &[

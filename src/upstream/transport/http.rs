@@ -94,7 +94,7 @@ impl Endpoint {
         post_headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         post_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(Self(Arc::new(Inner {
-            client: Client::new(&config.url, surroundings.connect_timeout).map_err(unusable)?,
+            client: Client::new(&config.url, &config.way, surroundings.connect_timeout).map_err(unusable)?,
             path: path(&config.url).map_err(unusable)?,
             url: config.url.clone(),
             headers,
