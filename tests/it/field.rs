@@ -27,4 +27,5 @@ mod stdio;
 mod streams;
 mod subscriptions;
 mod tasks;
+mod tls;
 mod version;
