@@ -163,7 +163,28 @@ pub struct Http {
     pub headers: Vec<(http::HeaderName, SecretString)>,
     /// Which transport it has, where that is not to be found out.
     pub kind: Option<HttpKind>,
+    /// Access tokens of our own, if it wants them.
+    pub oauth: Option<ClientCredentials>,
     /// What is asked of the way to it.
+    pub way: Way,
+}
+
+/// How we get access tokens of our own for a server.
+#[derive(Clone, Debug)]
+pub struct ClientCredentials {
+    /// Where.
+    pub token_url: Url,
+    /// Who we are there.
+    pub client_id: String,
+    /// And how that is believed.
+    pub client_secret: SecretString,
+    /// What is asked for; empty asks for nothing.
+    pub scope: String,
+    /// For which resource. RFC 8707.
+    pub resource: Option<String>,
+    /// For which audience, where that is asked for.
+    pub audience: Option<String>,
+    /// What is asked of the way there.
     pub way: Way,
 }
 

@@ -8,6 +8,7 @@ mod client;
 mod command;
 mod identity;
 mod listen;
+mod oauth;
 mod resilience;
 mod role;
 mod secret;

@@ -51,6 +51,7 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
             url: url::Url::parse("http://127.0.0.1:9/mcp").unwrap(),
             headers: vec![],
             kind: None,
+            oauth: None,
             way: super::Way::default(),
         }),
         era: None,

@@ -14,6 +14,7 @@ use super::failure::{Failure, Scope};
 use super::legacy::{Handshake, Legacy, NotOpened, shake_hands};
 use super::modern::{self, Modern};
 use super::transport::child::Family;
+use super::credentials::TokenSource;
 use super::transport::http::{Endpoint, Surroundings};
 use super::transport::sse::Stream;
 use super::transport::stdio::{self, Pipe};
@@ -40,6 +41,8 @@ pub(super) struct Dialer {
     tasks: TaskTracker,
     memory: Mutex<Memory>,
     followed: Arc<Followed>,
+    /// Access tokens of our own, for all connections.
+    tokens: Option<Arc<TokenSource>>,
 }
 
 /// What earlier connections showed.
@@ -69,7 +72,11 @@ impl Dialer {
         tasks: TaskTracker,
         followed: Arc<Followed>,
     ) -> Self {
-        Self { config, message_limit, metrics, tasks, followed, memory: Mutex::default() }
+        let tokens = match &config.transport {
+            config::Transport::Http(http) => http.oauth.clone().map(|oauth| Arc::new(TokenSource::new(oauth))),
+            config::Transport::Stdio(_) => None,
+        };
+        Self { config, message_limit, metrics, tasks, followed, tokens, memory: Mutex::default() }
     }
 
     /// Connects, finding out the era where it is neither configured nor remembered. Whoever calls bounds the
@@ -132,6 +139,7 @@ impl Dialer {
             stream_idle: self.config.resilience.stream_idle,
             budget: self.metrics.budget().clone(),
             connect_timeout: self.config.connect_timeout,
+            tokens: self.tokens.clone(),
         };
         Endpoint::new(http, surroundings)
     }

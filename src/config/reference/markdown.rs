@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use super::{
     AUTH, BREAKER, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, EXTENSIONS, Fate, HEALTH, ICON,
-    JWT_TABLE, LIMITS, LOG, NAMING, POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TLS_TABLE, TOOLS, TOP,
+    JWT_TABLE, LIMITS, LOG, NAMING, OAUTH_TABLE, POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TLS_TABLE, TOOLS, TOP,
     Table, UPSTREAM,
 };
 
 /// Every mapping, in the order of the page.
-pub(crate) static TABLES: [&Table; 25] = [
+pub(crate) static TABLES: [&Table; 26] = [
     &TOP,
     &LISTEN_TABLE,
     &TLS_TABLE,
@@ -19,6 +19,7 @@ pub(crate) static TABLES: [&Table; 25] = [
     &PROMPTS,
     &EXTENSIONS,
     &CALL_LIMITS,
+    &OAUTH_TABLE,
     &HEALTH,
     &BREAKER,
     &DEFAULTS,

@@ -33,6 +33,7 @@ pub(crate) static UPSTREAM: Table = Table {
         &CWD,
         &URL,
         &HEADERS,
+        &super::OAUTH,
         &super::CA_FILE,
         &super::CLIENT_CERT,
         &super::CLIENT_KEY,
