@@ -44,7 +44,7 @@ pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::page as reference_page;
-pub use resilience::{Breaker, Health, Resilience, Retry};
+pub use resilience::{Breaker, Health, Patience, Resilience, Retry};
 pub use rules::{Layer, RoleConfig, Rules};
 
 /// A checked configuration. Immutable; a changed file makes another one.
@@ -116,7 +116,7 @@ pub struct UpstreamConfig {
     pub prefix: String,
     /// What of it is offered; native names.
     pub rules: Rules,
-    /// Budget of one call. Default 60 s.
+    /// How long a call may go without a word of its progress. Default 60 s.
     pub timeout: Duration,
     /// Budget of a connection attempt, handshake included. Default 30 s.
     pub connect_timeout: Duration,

@@ -7,12 +7,13 @@
 
 mod budget;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{Method, Notification, Raw, Request, Response, TaskMode};
@@ -104,8 +105,12 @@ pub struct EventSink {
     state: Arc<SinkState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct SinkState {
+    /// When it was made.
+    begun: Instant,
+    /// When the last word of progress came: milliseconds since then, and one. 0 is never.
+    progressed: AtomicU64,
     /// Whether its reader let somebody wait in vain, and has not read since.
     is_stalled: AtomicBool,
     /// Whether anything was passed on.
@@ -120,14 +125,35 @@ impl EventSink {
     #[must_use]
     pub fn new() -> (Self, mpsc::Receiver<Event>) {
         let (sender, receiver) = mpsc::channel(EVENT_QUEUE);
-        (Self { queue: sender, state: Arc::default() }, receiver)
+        let state = SinkState {
+            begun: Instant::now(),
+            progressed: AtomicU64::new(0),
+            is_stalled: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
+        };
+        (Self { queue: sender, state: Arc::new(state) }, receiver)
+    }
+
+    /// When the last word of progress came, whether or not anybody listens; to the millisecond.
+    #[must_use]
+    pub fn progressed_at(&self) -> Option<Instant> {
+        let since = self.state.progressed.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.state.begun + Duration::from_millis(since))
+    }
+
+    fn note(&self, event: &Event) {
+        self.state.is_used.store(true, Ordering::Relaxed);
+        if event.kind == EventKind::Progress {
+            let since = u64::try_from(self.state.begun.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+            self.state.progressed.store(since.saturating_add(1), Ordering::Relaxed);
+        }
     }
 
     /// Passes one event on, waiting for room. Nothing happens if nobody listens any more.
     ///
     /// Cancel safe: a cancelled send has sent nothing.
     pub async fn send(&self, event: Event) {
-        self.state.is_used.store(true, Ordering::Relaxed);
+        self.note(&event);
         drop(self.queue.send(event).await);
     }
 
@@ -144,7 +170,7 @@ impl EventSink {
     /// Cancel safe: a cancelled send has sent nothing.
     #[must_use]
     pub async fn send_within(&self, event: Event, patience: Duration) -> bool {
-        self.state.is_used.store(true, Ordering::Relaxed);
+        self.note(&event);
         let event = match self.queue.try_send(event) {
             Ok(()) | Err(TrySendError::Closed(_)) => {
                 self.state.is_stalled.store(false, Ordering::Relaxed);

@@ -8,6 +8,7 @@ mod access;
 mod admit;
 mod breaker;
 mod error;
+mod expiry;
 mod explain;
 mod extensions;
 mod feed;
@@ -26,7 +27,7 @@ mod tasks;
 mod tests;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 
@@ -37,6 +38,7 @@ use crate::telemetry::{LimitReached, LimitScope, Metrics};
 
 use admit::admit;
 use breaker::Breaker;
+use expiry::Expiry;
 use feed::Feed;
 use following::Places;
 use limits::CallGuards;
@@ -152,7 +154,7 @@ impl Gateway {
         let _in_flight = self.metrics.in_flight(upstream.name());
         let cancel = call.call().cancel.clone();
         let (place, method) = (call.target().upstream, call.call().method);
-        let (deadline, budget) = (call.deadline(), call.budget());
+        let expiry = call.expiry();
         let (used, relay) = (call.tasks().clone(), call.relay());
         let started = Instant::now();
         let tool = record.findings.tool.clone();
@@ -168,7 +170,7 @@ impl Gateway {
                 () = cancel.cancelled() => {
                     Err(GatewayError::upstream(GatewayErrorKind::Cancelled, upstream.name(), "the call was cancelled"))
             }
-                error = expire(&cancel, upstream.name(), deadline, budget) => Err(error),
+                error = expire(&cancel, upstream.name(), expiry) => Err(error),
             }
         };
         let result = self.past_breaker(place, ended).await;
@@ -204,18 +206,9 @@ impl Gateway {
     }
 }
 
-/// Ends the call at its deadline. The reason is set before anything is dropped, so that the upstream hears it.
-async fn expire(cancel: &Cancel, upstream: &Arc<str>, deadline: Instant, budget: Duration) -> GatewayError {
-    tokio::time::sleep_until(deadline.into()).await;
-    let text = format!("it did not answer within {}", in_words(budget));
+/// Ends the call when its time is over. The reason is set before anything is dropped, so that the upstream hears it.
+async fn expire(cancel: &Cancel, upstream: &Arc<str>, expiry: Expiry) -> GatewayError {
+    let text = expiry.wait().await;
     cancel.cancel(&format!("timed out: {text}"));
     GatewayError::upstream(GatewayErrorKind::Timeout, upstream, text).maybe_executed()
-}
-
-fn in_words(time: Duration) -> String {
-    match (time.as_secs(), time.subsec_millis()) {
-        (0, millis) => format!("{millis} ms"),
-        (seconds, 0) => format!("{seconds} s"),
-        (seconds, millis) => format!("{seconds}.{} s", millis / 100),
-    }
 }

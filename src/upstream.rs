@@ -183,7 +183,7 @@ impl Upstream for Connector {
 
     fn call(&self, call: AdmittedCall) -> BoxFuture<'_, Result<Outcome, GatewayError>> {
         Box::pin(async move {
-            let deadline = Instant::from_std(call.deadline());
+            let deadline = call.deadline();
             let (call, target, _permit) = call.into_parts();
             let carried = self.carry(call, &target.native, deadline).await;
             carried.map_err(|failure| failure.into_error(&self.name))

@@ -17,6 +17,7 @@ mod upstream;
 mod way;
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 pub(crate) use auth::*;
 pub(crate) use client::*;
@@ -135,6 +136,24 @@ impl<T: Unit + Sync> Form for Bounded<T> {
 
     fn bounds(&self) -> String {
         format!("`{}` to `{}`", self.min.write(), self.max.write())
+    }
+}
+
+/// A mapping of patterns to durations.
+#[derive(Debug)]
+pub(crate) struct Durations(pub(crate) Bounded<Duration>);
+
+impl Form for Durations {
+    fn written(&self) -> String {
+        "mapping of patterns to durations".to_owned()
+    }
+
+    fn default(&self) -> String {
+        "`{}`".to_owned()
+    }
+
+    fn bounds(&self) -> String {
+        self.0.bounds()
     }
 }
 

@@ -117,7 +117,8 @@ impl<'a> Section<'a> {
     pub(crate) fn bounded<T: Unit + Sync>(&mut self, key: &'static Key<Bounded<T>>) -> Option<T> {
         let default = key.form.default;
         let found = self.find(key.name);
-        let value = found.and_then(|node| self.parse_bounded(node, key)).or(default);
+        let what = quoted(key.name);
+        let value = found.and_then(|node| self.parse_bounded(node, &what, &key.form)).or(default);
         match (value, found) {
             (Some(value), Some(node)) => self.out.put(key.name, value.write(), Origin::Line(node.span.line)),
             (Some(value), None) => self.out.put(key.name, value.write(), Origin::Default),
@@ -126,19 +127,24 @@ impl<'a> Section<'a> {
         value
     }
 
-    fn parse_bounded<T: Unit + Sync>(&self, node: &Node, key: &'static Key<Bounded<T>>) -> Option<T> {
-        let what = quoted(key.name);
+    /// What a node says, if it is within the bounds.
+    pub(crate) fn parse_bounded<T: Unit + Sync>(
+        &self,
+        node: &Node,
+        what: &str,
+        form: &'static Bounded<T>,
+    ) -> Option<T> {
         if !matches!(node.value, Value::Scalar(_)) {
-            self.reader.report_kind(node, &what, &with_article(T::NOUN));
+            self.reader.report_kind(node, what, &with_article(T::NOUN));
             return None;
         }
-        let text = self.reader.text(node, &what)?;
+        let text = self.reader.text(node, what)?;
         if T::IS_NUMBER
             && text.kind == ScalarKind::Text
             && !text.is_expanded
             && T::parse(&text.value).is_some()
         {
-            self.reader.report_kind(node, &what, "a number, without quotes");
+            self.reader.report_kind(node, what, "a number, without quotes");
             return None;
         }
         let Some(value) = T::parse(text.value.trim()) else {
@@ -149,7 +155,7 @@ impl<'a> Section<'a> {
             self.report(finding.at(node.span).help(help));
             return None;
         };
-        let Bounded { min, max, .. } = &key.form;
+        let Bounded { min, max, .. } = form;
         if value < *min || value > *max {
             let bounds = format!("`{}` to `{}`", min.write(), max.write());
             let finding = Finding::error(format!("{what} is out of bounds: `{}`", text.written));
@@ -289,6 +295,19 @@ impl<'a> Section<'a> {
         }
         self.out.put_block(key.name, block);
         texts
+    }
+
+    /// The entries of a mapping of names: its own ones first, then those that are inherited and not among them.
+    pub(crate) fn names<F>(&self, key: &'static Key<F>, wanted: &str) -> Vec<&'a (Name, Node)> {
+        let of = |entries: &'a [(Name, Node)]| {
+            let found = entries.iter().find(|(name, _)| name.text == key.name);
+            found
+                .and_then(|(_, node)| self.reader.entries(node, &quoted(key.name), wanted))
+                .unwrap_or_default()
+        };
+        let own = of(self.entries);
+        let is_own = |name: &Name| own.iter().any(|(known, _)| known.text == name.text);
+        own.iter().chain(of(self.fallback).iter().filter(|(name, _)| !is_own(name))).collect()
     }
 
     /// Reads a mapping with known keys, whether it is there or not.

@@ -1,17 +1,21 @@
 //! Access, route, limits, deadline, in that order: the only maker of an [`AdmittedCall`].
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::access::{self, Grant, Reveal};
 use super::error::{GatewayError, GatewayErrorKind};
+use super::expiry::Expiry;
 use super::limits::Permit;
 use super::tasks::{self, Relay, Used};
 use super::{Current, Gateway, Health};
 use crate::catalog::split_tag;
+use crate::config::Patience;
 use crate::exchange::{Call, EventSink, Principal};
 use crate::mcp::task::TASK_ID;
-use crate::mcp::{ListKind, Routing};
+use crate::mcp::{ListKind, Method, Routing};
 
 /// A call that passed every check. Only this module makes one, so no path to an upstream skips them.
 #[derive(Debug)]
@@ -19,8 +23,8 @@ pub struct AdmittedCall {
     call: Call,
     target: Target,
     tasks: Used,
-    deadline: Instant,
-    budget: Duration,
+    began: Instant,
+    patience: Patience,
     _permit: Arc<Permit>,
 }
 
@@ -72,22 +76,21 @@ impl AdmittedCall {
             call: self.call.clone(),
             target: self.target.clone(),
             tasks: self.tasks.clone(),
-            deadline: self.deadline,
-            budget: self.budget,
+            began: self.began,
+            patience: self.patience,
             _permit: Arc::clone(&self._permit),
         }
     }
 
-    /// How long it may take.
-    #[must_use]
-    pub fn budget(&self) -> Duration {
-        self.budget
+    /// When its caller stops waiting, and why, if nothing more is heard of it.
+    pub(super) fn expiry(&self) -> Expiry {
+        Expiry { began: self.began, patience: self.patience, events: self.call.events.clone() }
     }
 
-    /// When its caller stops waiting.
+    /// When its caller stops waiting, if it says nothing of its progress.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.deadline
+        self.began + self.patience.silence
     }
 }
 
@@ -95,14 +98,22 @@ impl AdmittedCall {
 impl AdmittedCall {
     /// A call past every check, for tests of what lies behind them.
     pub(crate) fn for_test(call: Call, target: Target, deadline: Instant) -> Self {
-        let budget = deadline.saturating_duration_since(Instant::now());
         let tasks = Used::of(&call, &target, None);
-        Self { call, target, tasks, deadline, budget, _permit: Arc::default() }
+        let call = Self {
+            call,
+            target,
+            tasks,
+            began: Instant::now(),
+            patience: Patience::default(),
+            _permit: Arc::default(),
+        };
+        call.due_at(deadline)
     }
 
     /// The same call with another deadline.
     pub(crate) fn due_at(self, deadline: Instant) -> Self {
-        Self { deadline, ..self }
+        let silence = deadline.saturating_duration_since(self.began);
+        Self { patience: Patience { silence, most: silence }, ..self }
     }
 }
 
@@ -164,8 +175,9 @@ pub(super) fn admit(
         gateway.guards.admit(call.principal.client, grant.target.upstream).map_err(|(scope, error)| {
             gateway.limit_reached(&call.principal, scope, Some(&grant.target), error)
         })?;
-    let timeout = gateway.config.upstreams.get(grant.target.upstream).map(|upstream| upstream.timeout);
-    let budget = timeout.unwrap_or_default();
+    let tool = (call.method == Method::ToolsCall).then_some(&*grant.target.native);
+    let upstream = gateway.config.upstreams.get(grant.target.upstream);
+    let patience = upstream.map(|upstream| upstream.patience(tool)).unwrap_or_default();
     if let Subject::Tasks(cursor) = &subject {
         call.request = gateway.turn_to(&call.request, cursor.as_deref()).unwrap_or(call.request);
     }
@@ -180,8 +192,8 @@ pub(super) fn admit(
         tasks: Used::of(&call, &grant.target, exposed),
         call,
         target: grant.target,
-        deadline: Instant::now() + budget,
-        budget,
+        began: Instant::now(),
+        patience,
         _permit: Arc::new(permit),
     })
 }
@@ -313,7 +325,7 @@ fn absent_owner(
         };
         let error = GatewayError::upstream(GatewayErrorKind::Unavailable, upstream.name(), text);
         let wait = match &offer.health {
-            Health::Down { retry_at, .. } => retry_at.saturating_duration_since(Instant::now()),
+            Health::Down { retry_at, .. } => retry_at.saturating_duration_since(Instant::now().into_std()),
             Health::Ready | Health::Connecting => Duration::from_secs(1),
         };
         is_admitted.then(|| (index, error.retry_after(wait)))

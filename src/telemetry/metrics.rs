@@ -439,6 +439,9 @@ mod tests {
         metrics.call_duration.cell(&["u", "tools/call"]);
         metrics.rate_limited.cell(&["c", "client"]);
         metrics.refused.cell(&["401"]);
+        metrics.credentials_refused.cell(&["missing"]);
+        metrics.issuer_keys.cell(&["jwt:as.example"]);
+        metrics.issuer_reads.cell(&["jwt:as.example", "ok"]);
         let text = metrics.render();
         let rendered: Vec<&str> = text
             .lines()

@@ -116,7 +116,7 @@ impl Dialer {
                     message: self.message_limit,
                     stream_idle: self.config.resilience.stream_idle,
                     budget: self.metrics.budget().clone(),
-                    write_stall: self.config.timeout,
+                    write_stall: self.config.longest_silence(),
                 };
                 let pipe = Pipe::open(command, &family, Arc::clone(&unsolicited), bounds)?;
                 Transport::Stdio(pipe)

@@ -9,11 +9,13 @@
     clippy::indexing_slicing,
     clippy::string_slice,
     clippy::print_stderr,
+    clippy::print_stdout,
     clippy::wildcard_enum_match_arm,
     clippy::disallowed_methods,
     reason = "a test may stop at once, and drives processes, threads and sockets by hand"
 )]
 
+mod deadlines;
 mod direct;
 mod examples;
 mod faults;
@@ -22,6 +24,7 @@ mod lossless;
 mod overload;
 mod rmcp_peers;
 mod robust;
+mod soak;
 mod sse;
 mod supervision;
 mod support;

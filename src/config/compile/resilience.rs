@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use crate::config::effective::{Block, Origin};
 use crate::config::reference as keys;
 use crate::config::section::Section;
-use crate::config::{Breaker, Health, Resilience, Retry};
+use crate::config::source::Finding;
+use crate::config::units::Unit as _;
+use crate::config::{Breaker, Health, Pattern, Resilience, Retry};
 
 /// When a child process is asked whether it lives that says nothing of it.
 const CHILD_INTERVAL: Duration = Duration::from_secs(30);
@@ -13,6 +16,8 @@ const CHILD_INTERVAL: Duration = Duration::from_secs(30);
 pub(crate) fn resilience(section: &mut Section<'_>) -> Resilience {
     let is_child = section.has_own(keys::COMMAND.name);
     Resilience {
+        max_timeout: section.bounded(&keys::MAX_TIMEOUT),
+        timeouts: timeouts(section),
         stream_idle: section.bounded(&keys::STREAM_IDLE).filter(|time| !time.is_zero()),
         health: section.within(&keys::HEALTH_KEY, |health| {
             let interval = health.bounded(&keys::HEALTH_INTERVAL).or(is_child.then_some(CHILD_INTERVAL));
@@ -31,4 +36,33 @@ pub(crate) fn resilience(section: &mut Section<'_>) -> Resilience {
             _ => Retry::Hinted,
         },
     }
+}
+
+/// Longest name of a tool, or pattern of one, in bytes.
+const MAX_PATTERN: usize = 512;
+
+/// Reads the timeouts of single tools.
+fn timeouts(section: &mut Section<'_>) -> Vec<(Pattern, Duration)> {
+    let key = &keys::TIMEOUTS;
+    let mut block = Block::default();
+    let mut timeouts = Vec::new();
+    for (name, node) in section.names(key, "a mapping of names of tools to durations") {
+        let text = name.text.as_str();
+        if text.is_empty() || text.len() > MAX_PATTERN || text.trim() != text {
+            let finding = Finding::error(format!("`{}` is no name of a tool", text.escape_debug()));
+            section.report(
+                finding
+                    .at(name.span)
+                    .help("it is a name, in which `*` is any run of characters and `?` is one"),
+            );
+            continue;
+        }
+        let what = format!("`{}.{text}`", key.name);
+        if let Some(timeout) = section.parse_bounded(node, &what, &key.form.0) {
+            block.put(text, timeout.write(), Origin::Line(node.span.line));
+            timeouts.push((Pattern::on_line(text, name.span.line), timeout));
+        }
+    }
+    section.out.put_block(key.name, block);
+    timeouts
 }

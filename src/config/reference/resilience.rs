@@ -2,8 +2,26 @@
 
 use std::time::Duration;
 
-use super::{Bounded, Choice, Key, Nested, Table};
+use super::{Bounded, Choice, Durations, Key, Nested, Table};
 use crate::config::units::Bytes;
+
+pub(crate) static MAX_TIMEOUT: Key<Bounded<Duration>> = Key {
+    name: "max_timeout",
+    about: "How long a call may take altogether, whatever it tells of its progress. Never less than its `timeout`. \
+            Without the key, ten times that.",
+    form: Bounded { default: None, min: Duration::from_millis(10), max: Duration::from_secs(7 * 86_400) },
+};
+
+pub(crate) static TIMEOUTS: Key<Durations> = Key {
+    name: "timeouts",
+    about: "The `timeout` of single tools, by patterns of their native names: `{build: 10m, \"search_*\": 5s}`. The \
+            first that matches holds; those of an upstream go before those of `defaults`.",
+    form: Durations(Bounded {
+        default: None,
+        min: Duration::from_millis(10),
+        max: Duration::from_secs(86_400),
+    }),
+};
 
 pub(crate) static STREAM_IDLE: Key<Bounded<Duration>> = Key {
     name: "stream_idle",

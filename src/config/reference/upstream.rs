@@ -48,6 +48,8 @@ pub(crate) static UPSTREAM: Table = Table {
         &UPSTREAM_PROMPTS,
         &UPSTREAM_EXTENSIONS,
         &TIMEOUT,
+        &super::MAX_TIMEOUT,
+        &super::TIMEOUTS,
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
         &super::STREAM_IDLE,
@@ -79,6 +81,8 @@ pub(crate) static DEFAULTS: Table = Table {
         &UPSTREAM_PROMPTS,
         &UPSTREAM_EXTENSIONS,
         &TIMEOUT,
+        &super::MAX_TIMEOUT,
+        &super::TIMEOUTS,
         &CONNECT_TIMEOUT,
         &LIST_TIMEOUT,
         &super::STREAM_IDLE,
@@ -240,7 +244,8 @@ pub(crate) static UPSTREAM_EXTENSIONS: Key<Nested> = Key {
 
 pub(crate) static TIMEOUT: Key<Bounded<Duration>> = Key {
     name: "timeout",
-    about: "Budget of one call, from when it is admitted until its result is there.",
+    about: "How long a call may go without a word of its progress, from when it is admitted until its result is there. \
+            The server hears that it was cancelled.",
     form: Bounded {
         default: Some(Duration::from_secs(60)),
         min: Duration::from_millis(10),

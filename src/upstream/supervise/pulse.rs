@@ -45,7 +45,7 @@ pub(super) async fn watch(connection: &Connection, config: &UpstreamConfig, metr
         let silent = heard.elapsed();
         let is_busy = metrics.calls_in_flight(&config.name) > 0;
         let is_stuck = match is_busy {
-            true => silent > config.timeout + health.timeout,
+            true => silent > config.longest_silence() + health.timeout,
             false => missed >= TRIES,
         };
         let verdict = match (is_stuck, is_busy) {

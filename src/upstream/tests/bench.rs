@@ -1,12 +1,12 @@
 //! A connector on a bench: what it is configured with, calls to make on it, and what they bring.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::super::{Connector, Parking, start};
 use crate::config::{Config, Http, Stdio, Transport, UpstreamConfig, for_test};

@@ -116,9 +116,9 @@ fn aut_13_keys_rotate_and_outages_pass() {
     let gateway = trusting(&up, &issuer, json!({})).ready();
     let token = |key: &Key, id: &str| key.token(Some(id), &issuer.claims(json!({})));
     assert_eq!(ask(&gateway, &token(&old, "old")).status, 200);
-    issuer.set_down(true);
+    issuer.go_down();
     assert_eq!(ask(&gateway, &token(&old, "old")).status, 200, "known keys hold while the issuer is away");
-    issuer.set_down(false);
+    issuer.come_back();
     issuer.rotate(&[new.jwk("new")]);
     assert_eq!(ask(&gateway, &token(&new, "new")).status, 200, "a new key is found at once");
     assert_eq!(ask(&gateway, &token(&old, "old")).status, 401, "an old one is gone with it");
@@ -134,7 +134,7 @@ fn aut_13_keys_rotate_and_outages_pass() {
 fn aut_14_without_keys_nobody_is_told_that_their_token_is_bad() {
     let key = Key::es256();
     let issuer = Issuer::start(&[key.jwk("k")]);
-    issuer.set_down(true);
+    issuer.go_down();
     let up = Script::echo(Era::Legacy).http();
     let config = trusting(&up, &issuer, json!({})).set("clients", json!({"a": {"tokens": [{"env": "A"}]}}));
     let gateway = config.env("A", "static-t0ken").ready();
@@ -144,7 +144,7 @@ fn aut_14_without_keys_nobody_is_told_that_their_token_is_bad() {
     assert!(response.header("retry-after").is_some() && response.header("www-authenticate").is_none());
     assert_eq!(ask(&gateway, "static-t0ken").status, 200, "the tokens of the file go on");
     assert!(gateway.warnings().iter().any(|line| line.contains("issuer_keys_failed")), "{:?}", gateway.log());
-    issuer.set_down(false);
+    issuer.come_back();
     eventually("the keys are read", || (ask(&gateway, &token).status == 200).then_some(()));
 }
 

@@ -1,6 +1,6 @@
 //! A client of the gateway with every header, status and body under control.
 
-use std::io::{BufReader, Write};
+use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -70,7 +70,8 @@ impl Request {
         self
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    /// What is written.
+    pub fn bytes(&self) -> Vec<u8> {
         let mut text = format!("{}\r\n", self.start);
         for (name, value) in &self.headers {
             text.push_str(&format!("{name}: {value}\r\n"));
@@ -90,19 +91,25 @@ impl Request {
 
     /// Sends it on a connection of its own; the answer is read as it comes.
     pub fn open(&self) -> Open {
-        let stream = TcpStream::connect(self.address).expect("the gateway accepts");
-        stream.set_nodelay(true).expect("an option");
-        stream.set_read_timeout(Some(patience())).expect("an option");
-        let mut writer = stream.try_clone().expect("a handle");
+        self.try_open().expect("an answer")
+    }
+
+    /// The same, of a gateway that may break the connection off.
+    pub fn try_open(&self) -> io::Result<Open> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience()))?;
+        let mut writer = stream.try_clone()?;
         let bytes = self.bytes();
         // A large body is written beside the reading: the answer may come before it is all sent.
         let writing = std::thread::spawn(move || drop(writer.write_all(&bytes)));
         let mut reader = BufReader::new(stream);
-        let head = Head::read(&mut reader).expect("a head").expect("an answer");
+        let head = Head::read(&mut reader);
         drop(writing.join());
-        let status = head.second().parse().expect("a status");
+        let head = head?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let status = head.second().parse().map_err(io::Error::other)?;
         let body = Body::new(head.framing());
-        Open { status, head, reader, body, buffer: Vec::new(), comments: 0, ready: Vec::new() }
+        Ok(Open { status, head, reader, body, buffer: Vec::new(), comments: 0, ready: Vec::new() })
     }
 }
 
@@ -131,13 +138,18 @@ impl Open {
 
     /// The next server-sent event; `None` at the end of the stream.
     pub fn event(&mut self) -> Option<SseEvent> {
+        self.try_event().expect("a stream that ends as it should")
+    }
+
+    /// The same, of a stream that may break off.
+    pub fn try_event(&mut self) -> io::Result<Option<SseEvent>> {
         loop {
             if !self.ready.is_empty() {
-                return Some(self.ready.remove(0));
+                return Ok(Some(self.ready.remove(0)));
             }
-            let piece = self.body.piece(&mut self.reader).expect("a stream that ends as it should");
+            let piece = self.body.piece(&mut self.reader)?;
             if piece.is_empty() {
-                return None;
+                return Ok(None);
             }
             let may_end = piece.contains(&b'\n');
             self.buffer.extend(piece);
@@ -196,6 +208,11 @@ impl Open {
     /// Closes the connection at once.
     pub fn hang_up(self) {
         drop(self.reader.get_ref().shutdown(std::net::Shutdown::Both));
+    }
+
+    /// Resets the connection.
+    pub fn reset(self) {
+        let _gone = rustix::net::connect_unspec(self.reader.get_ref());
     }
 }
 

@@ -16,6 +16,9 @@ use super::metrics::Metrics;
 use super::upstream::Upstream;
 use super::{eventually, patience, process};
 
+/// How many lines of its log are kept: more than any test but a long soak has.
+const MOST_LINES: usize = 200_000;
+
 /// A running gateway.
 pub struct Gateway {
     child: Child,
@@ -138,9 +141,11 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// The binary under test, in a clean folder, with an environment that holds what a shell would give.
+/// The binary under test (`WAYPOST_BIN`, or the one that cargo made), in a clean folder, with an environment that
+/// holds what a shell would give.
 pub fn waypost(arguments: &[&str], folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_waypost"));
+    let program = std::env::var_os("WAYPOST_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_waypost").into());
+    let mut command = Command::new(program);
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
     command
 }
@@ -190,7 +195,11 @@ impl Gateway {
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).into_owned();
-                lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+                if lines.len() >= MOST_LINES {
+                    lines.drain(..MOST_LINES / 2);
+                }
+                lines.push(line);
             }
         });
         let unbound = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -174,9 +174,14 @@ impl Issuer {
         self.lock().documents.insert(path.to_owned(), document);
     }
 
-    /// Goes away, or comes back.
-    pub fn set_down(&self, is_down: bool) {
-        self.lock().is_down = is_down;
+    /// Answers nothing but that it cannot.
+    pub fn go_down(&self) {
+        self.lock().is_down = true;
+    }
+
+    /// Answers again.
+    pub fn come_back(&self) {
+        self.lock().is_down = false;
     }
 
     /// Requests for a path so far.

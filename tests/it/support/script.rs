@@ -30,6 +30,8 @@ pub struct Script {
     pub has_sessions: bool,
     /// Whether breaches of the protocol by the gateway fail the test.
     pub is_strict: bool,
+    /// Whether it keeps what is over: messages, ended children.
+    pub is_forgetful: bool,
     /// Flags of the stdio child: `serial`, `stay`, `deaf`, `ignore-term`.
     pub flags: Vec<String>,
     /// Whether it has a stream for what it says by itself: GET, or `subscriptions/listen`.
@@ -65,6 +67,7 @@ impl Script {
             capabilities: r#"{"tools":{}}"#.to_owned(),
             has_sessions: true,
             is_strict: true,
+            is_forgetful: false,
             flags: Vec::new(),
             has_streams: false,
             untold: Vec::new(),
@@ -214,6 +217,11 @@ impl Script {
     /// Breaches by the gateway are what this test provokes.
     pub fn lenient(self) -> Self {
         Self { is_strict: false, ..self }
+    }
+
+    /// Keeps nothing of what is over, so that it can serve for hours.
+    pub fn forgetful(self) -> Self {
+        Self { is_forgetful: true, is_strict: false, ..self }
     }
 
     pub fn flag(mut self, flag: &str) -> Self {

@@ -34,7 +34,8 @@ pub struct Shared {
     tools: Mutex<Vec<String>>,
     sessions: Mutex<HashSet<String>>,
     processes: Mutex<Vec<Arc<Process>>>,
-    streams: Mutex<Vec<TcpStream>>,
+    /// The open connections, by a number.
+    streams: Mutex<HashMap<usize, TcpStream>>,
     peers: AtomicUsize,
     /// What was said to have changed, one after the other.
     changes: Mutex<Vec<News>>,
@@ -254,11 +255,16 @@ impl Shared {
     }
 
     fn fault(&self, fault: String) {
+        if self.script.is_forgetful {
+            return;
+        }
         locked(&self.faults).push(fault);
     }
 
     fn receive(&self, received: &Received) {
-        locked(&self.log).push(received.clone());
+        if !self.script.is_forgetful {
+            locked(&self.log).push(received.clone());
+        }
         if received.text.is_empty() {
             return;
         }
@@ -267,7 +273,11 @@ impl Shared {
         }
         if received.method() == "notifications/cancelled" {
             let id = text::get(&received.text, &["params", "requestId"]).unwrap_or_default();
-            locked(&self.cancelled).insert((received.peer, id.to_owned()));
+            let mut cancelled = locked(&self.cancelled);
+            if self.script.is_forgetful && cancelled.len() > 10_000 {
+                cancelled.clear();
+            }
+            cancelled.insert((received.peer, id.to_owned()));
         }
         match (self.script.era, &*received.method()) {
             (_, "server/discover" | "initialize" | "") => {}
@@ -376,7 +386,7 @@ impl Upstream {
         });
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
+            for (own, stream) in listener.incoming().map_while(Result::ok).enumerate() {
                 if accepting.is_over.load(Ordering::Relaxed) {
                     return;
                 }
@@ -384,12 +394,15 @@ impl Upstream {
                     continue;
                 }
                 drop(stream.set_nodelay(true));
-                locked(&accepting.streams).push(stream.try_clone().expect("a handle"));
+                locked(&accepting.streams).insert(own, stream.try_clone().expect("a handle"));
                 let shared = Arc::clone(&accepting);
-                std::thread::spawn(move || match transport {
-                    Transport::Stdio => drop(serve_child(&shared, stream)),
-                    Transport::Http => drop(serve_connection(&shared, stream)),
-                    Transport::Sse => drop(serve_old_connection(&shared, stream)),
+                std::thread::spawn(move || {
+                    match transport {
+                        Transport::Stdio => drop(serve_child(&shared, stream)),
+                        Transport::Http => drop(serve_connection(&shared, stream)),
+                        Transport::Sse => drop(serve_old_connection(&shared, stream)),
+                    }
+                    locked(&shared.streams).remove(&own);
                 });
             }
         });
@@ -474,7 +487,9 @@ impl Upstream {
     fn tell(&self, news: News) {
         locked(&self.shared.changes).push(news.clone());
         if self.transport == Transport::Stdio && self.shared.script.era == Era::Legacy {
-            self.process().write_line(&news.write(None));
+            let process =
+                if self.shared.script.is_forgetful { self.processes().pop() } else { Some(self.process()) };
+            process.into_iter().for_each(|process| process.write_line(&news.write(None)));
         }
         for connection in locked(&self.shared.connections).values() {
             locked(connection).event(&news.write(None));
@@ -538,8 +553,9 @@ impl Upstream {
         self.shared.is_down.store(false, Ordering::Relaxed);
     }
 
-    fn drop_connections(&self) {
-        for stream in locked(&self.shared.streams).drain(..) {
+    /// Breaks off all connections.
+    pub fn drop_connections(&self) {
+        for (_, stream) in locked(&self.shared.streams).drain() {
             drop(stream.shutdown(Shutdown::Both));
         }
     }
@@ -582,6 +598,19 @@ fn serve_child(shared: &Arc<Shared>, stream: TcpStream) -> std::io::Result<()> {
         open_ids: Mutex::default(),
     });
     locked(&shared.processes).push(Arc::clone(&process));
+    let end = take_frames(shared, &process, reader, peer);
+    if shared.script.is_forgetful {
+        locked(&shared.processes).retain(|known| !Arc::ptr_eq(known, &process));
+    }
+    end
+}
+
+fn take_frames(
+    shared: &Arc<Shared>,
+    process: &Arc<Process>,
+    mut reader: BufReader<TcpStream>,
+    peer: usize,
+) -> std::io::Result<()> {
     let mut pending = Vec::new();
     loop {
         let (kind, payload) = read_frame(&mut reader)?;
@@ -599,7 +628,7 @@ fn serve_child(shared: &Arc<Shared>, stream: TcpStream) -> std::io::Result<()> {
         while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = pending.drain(..=end).collect();
             let text = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
-            take_line(shared, &process, Received { text, head: None, peer, at: Instant::now() });
+            take_line(shared, process, Received { text, head: None, peer, at: Instant::now() });
         }
     }
 }
