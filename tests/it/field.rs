@@ -7,6 +7,7 @@ mod asks;
 mod auth;
 mod calls;
 mod config;
+mod credentials;
 mod edge;
 mod errors;
 mod explain;
