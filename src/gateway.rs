@@ -34,7 +34,8 @@ use arc_swap::ArcSwap;
 use crate::catalog::{ExposedNames, Snapshot};
 use crate::config::Config;
 use crate::exchange::{Call, Cancel, Outcome, Principal};
-use crate::telemetry::{LimitReached, LimitScope, Metrics};
+use crate::mcp::Method;
+use crate::telemetry::{LimitReached, LimitScope, Metrics, Table};
 
 use admit::admit;
 use breaker::Breaker;
@@ -158,6 +159,7 @@ impl Gateway {
         let (used, relay) = (call.tasks().clone(), call.relay());
         let started = Instant::now();
         let tool = record.findings.tool.clone();
+        let called = tool.clone().filter(|_| method == Method::ToolsCall);
         let carried = async {
             match relay {
                 Some(relay) => relay.until((self, &used), upstream.call(call)).await,
@@ -173,9 +175,15 @@ impl Gateway {
                 error = expire(&cancel, upstream.name(), expiry) => Err(error),
             }
         };
-        let result = self.past_breaker(place, ended).await;
+        let result = self.past_breaker(place, called, ended).await;
         record.upstream_took(started.elapsed());
         self.expose_tasks(&used, self.rewrite(place, method, result?))
+    }
+
+    /// Forgets what makes no difference any more. To be called about once a minute.
+    fn sweep(&self) {
+        self.guards.sweep();
+        self.metrics.set_entries(Table::EdgeCallers, self.guards.edge_callers());
     }
 
     /// Counts one request of `principal` at the edge, under the name that the limit counts it by.

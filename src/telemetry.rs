@@ -29,6 +29,11 @@ pub use lifecycle::{
 };
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
-pub use metrics::{InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed};
+pub use metrics::{
+    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed, Table,
+};
 pub use subscriptions::SubscriptionLost;
-pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};
+pub use trouble::{
+    AcceptFailed, AcceptRecovered, BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed,
+    ToolBreakerClosed, ToolBreakerOpened,
+};

@@ -25,6 +25,7 @@ use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::accept::{self, Bounds, Certified, Peer};
+use super::accept::{self, Bounds, Notice, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
 use super::listening::Listening;
@@ -38,6 +39,7 @@ use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
 use crate::telemetry::{CredentialsRefused, StreamKind};
 use crate::tls::Acceptor;
+use crate::telemetry::{AcceptFailed, AcceptRecovered, CredentialsRefused, StreamKind};
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
 
@@ -76,12 +78,25 @@ pub(crate) async fn serve(
     if let Some(tls) = &tls {
         keeping.spawn(Arc::clone(tls).keep("listen"));
     }
-    let sessions = Arc::clone(&endpoint);
+    let told = Arc::clone(&endpoint);
     let threads = Threads::start()?;
-    accept::run((listener, tls), (bounds, &threads), serve, move || sessions.sessions.sweep(), shutdown).await;
+    accept::run((listener, tls), (bounds, &threads), serve, move |notice| take(&told, notice), shutdown).await;
     endpoint.abandoned.close();
     endpoint.abandoned.wait().await;
     Ok(())
+}
+
+/// Takes what the listener tells of itself.
+fn take(endpoint: &Endpoint, notice: Notice) {
+    let metrics = endpoint.gateway.metrics();
+    match notice {
+        Notice::Tick => endpoint.sessions.sweep(),
+        Notice::Connections(count) => metrics.set_connections(count),
+        Notice::Failed(error, failures) => {
+            AcceptFailed { reason: &error.to_string(), failures }.emit(metrics);
+        }
+        Notice::Recovered(failures) => AcceptRecovered { failures }.emit(),
+    }
 }
 
 /// What a connection beyond the limit is told.

@@ -87,6 +87,11 @@ impl CallGuards {
         self.edge.as_ref().map_or(Ok(()), |edge| edge.count(caller))
     }
 
+    /// How many callers the edge limit tells apart now.
+    pub(super) fn edge_callers(&self) -> usize {
+        self.edge.as_ref().map_or(0, |edge| edge.callers.len())
+    }
+
     /// Forgets callers at the edge whose allowance is whole again. To be called about once a minute.
     pub(super) fn sweep(&self) {
         if let Some(edge) = &self.edge {

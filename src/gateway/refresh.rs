@@ -51,7 +51,7 @@ impl Gateway {
             loop {
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    _ = sweep.tick() => self.guards.sweep(),
+                    _ = sweep.tick() => self.sweep(),
                     () = until(told_at) => {
                         told_at = None;
                         self.feed.beat();

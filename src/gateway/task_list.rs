@@ -17,6 +17,7 @@ use super::{Current, Gateway, Health};
 use crate::exchange::{Answer, Call, Principal};
 use crate::mcp::task::{self, TASK_ID};
 use crate::mcp::{Body, Draft, ObjectView, Raw, Request, Response, TaskMode, elements};
+use crate::telemetry::Table;
 
 /// The tasks that each principal made or used last; `limits.listed_tasks` of each at the most.
 #[derive(Debug)]
@@ -55,6 +56,11 @@ impl OwnTasks {
         }
     }
 
+    /// How many tasks are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.lock().values().map(|recent| recent.tasks.len()).sum()
+    }
+
     /// The tool that made a task, if the principal is known to own it.
     fn tool(&self, principal: &Principal, upstream: usize, native: &str) -> Option<Arc<str>> {
         let all = self.lock();
@@ -81,6 +87,12 @@ struct Onward {
 }
 
 impl Gateway {
+    /// Notes that a principal made or used a task.
+    pub(super) fn note_task(&self, made: &Made<'_>, native: &str) {
+        self.own_tasks.note(made, native);
+        self.metrics.set_entries(Table::ListedTasks, self.own_tasks.len());
+    }
+
     /// The upstream whose tasks come next.
     ///
     /// # Errors

@@ -44,12 +44,16 @@ pub struct Metrics {
     pub(super) connect_failures: Family<IntCounter>,
     pub(super) failures: Family<IntGauge>,
     pub(super) breaker: Family<IntGauge>,
+    pub(super) tool_breakers: Family<IntGauge>,
     pub(super) repeated: Family<IntCounter>,
     pub(super) checks_missed: Family<IntCounter>,
     pub(super) noise: Family<IntCounter>,
     pub(super) events_missed: Family<IntCounter>,
     pub(super) tools: Family<IntGauge>,
     pub(super) entries_skipped: Family<IntCounter>,
+    pub(super) connections: Family<IntGauge>,
+    pub(super) accept_failures: Family<IntCounter>,
+    entries: Family<IntGauge>,
     pub(super) sessions: Family<IntGauge>,
     pub(super) sessions_opened: Family<IntCounter>,
     streams_open: Family<IntGauge>,
@@ -90,12 +94,16 @@ impl Default for Metrics {
             connect_failures: Family::new(&list::UPSTREAM_CONNECT_FAILURES),
             failures: Family::new(&list::UPSTREAM_FAILURES),
             breaker: Family::new(&list::BREAKER_OPEN),
+            tool_breakers: Family::new(&list::TOOL_BREAKERS_OPEN),
             repeated: Family::new(&list::CALLS_REPEATED),
             checks_missed: Family::new(&list::HEALTH_CHECKS_MISSED),
             noise: Family::new(&list::UPSTREAM_NOISE),
             events_missed: Family::new(&list::EVENTS_MISSED),
             tools: Family::new(&list::UPSTREAM_TOOLS),
             entries_skipped: Family::new(&list::ENTRIES_SKIPPED),
+            connections: Family::new(&list::CONNECTIONS),
+            accept_failures: Family::new(&list::ACCEPT_FAILURES),
+            entries: Family::new(&list::TABLE_ENTRIES),
             sessions: Family::new(&list::SESSIONS),
             sessions_opened: Family::new(&list::SESSIONS_OPENED),
             streams_open: Family::new(&list::STREAMS_OPEN),
@@ -160,6 +168,9 @@ impl Metrics {
         self.start.with(&[], |cell| cell.set(now.as_secs_f64()));
         self.overhead.cell(&[]);
         self.parked.cell(&[]);
+        self.connections.cell(&[]);
+        Table::ALL.iter().for_each(|table| drop(self.entries.cell(&[table.as_str()])));
+        self.accept_failures.cell(&[]);
         self.sessions.cell(&[]);
         self.sessions_opened.cell(&[]);
         for kind in StreamKind::ALL {
@@ -176,6 +187,7 @@ impl Metrics {
             &self.subscriptions,
             &self.failures,
             &self.breaker,
+            &self.tool_breakers,
         ];
         for gauge in gauges {
             gauge.cell(&labels);
@@ -232,6 +244,25 @@ impl Metrics {
         InFlight(gauge)
     }
 
+    /// So many connections of clients are open.
+    pub fn set_connections(&self, count: usize) {
+        self.connections.with(&[], |cell| cell.set(i64::try_from(count).unwrap_or(i64::MAX)));
+    }
+
+    /// A table has so many entries.
+    pub fn set_entries(&self, table: Table, count: usize) {
+        self.entries.with(&[table.as_str()], |cell| cell.set(i64::try_from(count).unwrap_or(i64::MAX)));
+    }
+
+    /// Counts an entry of a table until the guard is dropped.
+    pub fn enter(&self, table: Table) -> Entered {
+        let gauge = self.entries.cell(&[table.as_str()]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        Entered(gauge)
+    }
+
     /// Counts a stream as open until the guard is dropped.
     pub fn open_stream(&self, kind: StreamKind) -> OpenStream {
         let gauge = self.streams_open.cell(&[kind.as_str()]);
@@ -279,15 +310,19 @@ impl Metrics {
             self.connect_failures.collect(),
             self.failures.collect(),
             self.breaker.collect(),
+            self.tool_breakers.collect(),
             self.repeated.collect(),
             self.checks_missed.collect(),
             self.noise.collect(),
             self.events_missed.collect(),
             self.tools.collect(),
             self.entries_skipped.collect(),
+            self.connections.collect(),
+            self.accept_failures.collect(),
             self.sessions.collect(),
             self.sessions_opened.collect(),
             self.streams_open.collect(),
+            self.entries.collect(),
             gauge(&list::MESSAGE_BYTES, Some(self.budget.held() as u64)),
             self.subscriptions.collect(),
             self.subscriptions_lost.collect(),
@@ -354,6 +389,49 @@ impl Drop for InFlight {
 pub struct OpenStream(Option<IntGauge>);
 
 impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
+    }
+}
+
+/// A table that grows with what clients do, and has no gauge of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// Questions that clients have on a stream.
+    OpenQuestions,
+    /// Ids of sessions that are no more.
+    DepartedSessions,
+    /// Callers that the edge limit counts.
+    EdgeCallers,
+    /// Tasks that are remembered as those of a client.
+    ListedTasks,
+}
+
+impl Table {
+    /// All of them.
+    pub(super) const ALL: [Self; 4] =
+        [Self::OpenQuestions, Self::DepartedSessions, Self::EdgeCallers, Self::ListedTasks];
+
+    /// As the label says it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenQuestions => "open_questions",
+            Self::DepartedSessions => "departed_sessions",
+            Self::EdgeCallers => "edge_callers",
+            Self::ListedTasks => "listed_tasks",
+        }
+    }
+}
+
+/// An entry of a table, as long as this lives.
+#[derive(Debug)]
+#[must_use = "the entry counts as gone once this is dropped"]
+pub struct Entered(Option<IntGauge>);
+
+impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(gauge) = &self.0 {
             gauge.dec();

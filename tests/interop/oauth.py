@@ -32,7 +32,7 @@ def run_oauth(tally: Tally, processes: list[Process], work: Path) -> None:
     config = {
         "listen": f"127.0.0.1:{ports[0]}",
         "admin": f"127.0.0.1:{ports[1]}",
-        "upstreams": {"words": {"command": str(WAYPOST), "args": ["demo", "words"]}},
+        "upstreams": {"words": {"command": str(WAYPOST), "args": ["demo", "stdio-legacy"]}},
         "auth": {"jwt": [{"issuer": issuer, "audience": url, "scopes": ["mcp:tools"]}]},
     }
     waypost = Waypost("protected", config, work)
