@@ -37,8 +37,7 @@ pub(super) async fn serve<S>(
     (listener, tls): (TcpListener, Option<Arc<Acceptor>>),
     service: S,
     shutdown: CancellationToken,
-)
-where
+) where
     S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = std::convert::Infallible>
         + Clone
         + Send
@@ -74,7 +73,7 @@ where
                 let shaking = timeout(HEADER_TIMEOUT, Box::pin(tls.accept(socket)));
                 let Ok(Ok(stream)) = shaking.await else { return };
                 let connection = builder.serve_connection(TokioIo::new(stream), service);
-                drop(watcher.watch(Box::pin(connection)).await);
+                drop(watcher.watch(connection).await);
             });
             continue;
         }
@@ -86,7 +85,7 @@ where
         });
     }
     drop(listener);
-    drop(tokio::time::timeout(DRAIN, graceful.shutdown()).await);
+    drop(timeout(DRAIN, graceful.shutdown()).await);
 }
 
 #[cfg(test)]

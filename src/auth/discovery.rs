@@ -40,7 +40,8 @@ pub(super) async fn read(issuer: &JwtIssuer) -> Result<KeySet, String> {
         Some(url) => url.clone(),
         None => discover(issuer).await?,
     };
-    let document = fetch(&url, &issuer.way, DOCUMENT).await.map_err(|error| format!("its keys: {}", error.reason()))?;
+    let document =
+        fetch(&url, &issuer.way, DOCUMENT).await.map_err(|error| format!("its keys: {}", error.reason()))?;
     let jwks: Jwks =
         serde_json::from_slice(&document).map_err(|error| format!("its keys are no JWKS: {error}"))?;
     let keys: KeySet = jwks.keys.into_iter().take(KEYS).filter_map(key).collect();

@@ -153,15 +153,17 @@ pub(super) async fn run<S, F>(
             if let Some(tls) = tls {
                 let shaking = timeout(bounds.header_timeout, Box::pin(tls.accept(socket)));
                 let Ok(Ok(stream)) = shaking.await else { return };
-                let (builder, service) = (agreed(builder, &stream), with_peer(serve, peer, certified(&stream)));
+                let (builder, service) =
+                    (agreed(builder, &stream), with_peer(serve, peer, certified(&stream)));
                 let stream = TokioIo::new(Patient::new(stream, bounds.stall_timeout));
                 let connection = builder.serve_connection(stream, service).into_owned();
-                return drop(watcher.watch(Box::pin(connection)).await);
+                return drop(watcher.watch(connection).await);
             }
             if timeout(bounds.header_timeout, beginning(&socket)).await.is_err() {
                 return;
             }
-            let (socket, service) = (Patient::new(socket, bounds.stall_timeout), with_peer(serve, peer, None));
+            let (socket, service) =
+                (Patient::new(socket, bounds.stall_timeout), with_peer(serve, peer, None));
             let connection = builder.serve_connection(TokioIo::new(socket), service).into_owned();
             // A broken connection is its client's affair.
             drop(watcher.watch(connection).await);

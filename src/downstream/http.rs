@@ -24,8 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::accept::{self, Bounds, Certified, Peer};
-use super::accept::{self, Bounds, Notice, Peer};
+use super::accept::{self, Bounds, Certified, Notice, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
 use super::listening::Listening;
@@ -37,9 +36,8 @@ use super::{legacy, post, sse, stream};
 use crate::auth::AuthError;
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
-use crate::telemetry::{CredentialsRefused, StreamKind};
-use crate::tls::Acceptor;
 use crate::telemetry::{AcceptFailed, AcceptRecovered, CredentialsRefused, StreamKind};
+use crate::tls::Acceptor;
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
 
@@ -80,7 +78,8 @@ pub(crate) async fn serve(
     }
     let told = Arc::clone(&endpoint);
     let threads = Threads::start()?;
-    accept::run((listener, tls), (bounds, &threads), serve, move |notice| take(&told, notice), shutdown).await;
+    accept::run((listener, tls), (bounds, &threads), serve, move |notice| take(&told, notice), shutdown)
+        .await;
     endpoint.abandoned.close();
     endpoint.abandoned.wait().await;
     Ok(())

@@ -191,7 +191,8 @@ impl Tls {
         let verifying = match &way.ca_file {
             Some(file) => {
                 let roots = tls::authorities(file);
-                let roots = roots.map_err(|error| Unusable::because("its `ca_file` cannot be used", &error))?;
+                let roots =
+                    roots.map_err(|error| Unusable::because("its `ca_file` cannot be used", &error))?;
                 builder.with_root_certificates(roots)
             }
             None => builder.with_platform_verifier().map_err(|error| Unusable::because(text, &error))?,

@@ -112,7 +112,11 @@ fn stamp(files: &ServerTls) -> Stamp {
         let about = fs::metadata(path).ok()?;
         Some((about.modified().ok()?, about.len()))
     };
-    [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()].into_iter().flatten().map(|path| of(path)).collect()
+    [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|path| of(path))
+        .collect()
 }
 
 fn load(files: &ServerTls, clients: Clients, protocols: &[Vec<u8>]) -> Result<ServerConfig, TlsError> {

@@ -97,7 +97,7 @@ impl<'a> Der<'a> {
         let (tag, rest) = self.0.split_first()?;
         let (first, rest) = rest.split_first()?;
         let (length, rest) = match first {
-            0..0x80 => (usize::from(*first), rest),
+            0..=0x7f => (usize::from(*first), rest),
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
                 (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
@@ -147,9 +147,15 @@ mod tests {
         let email = SanType::Rfc822Name("ci@acme.example".try_into().unwrap());
         let address = SanType::IpAddress([127, 0, 0, 1].into());
         let found = names(&certificate(&["ci"], vec![uri, dns, address, email]));
-        assert_eq!(found, ["CN:ci", "URI:spiffe://acme.example/ci", "DNS:ci.acme.example", "email:ci@acme.example"]);
+        assert_eq!(
+            found,
+            ["CN:ci", "URI:spiffe://acme.example/ci", "DNS:ci.acme.example", "email:ci@acme.example"]
+        );
         assert!(names(&certificate(&[], vec![])).is_empty());
-        assert!(names(&certificate(&["a\nCN:b", ""], vec![])).is_empty(), "what is no name in one line is none");
+        assert!(
+            names(&certificate(&["a\nCN:b", ""], vec![])).is_empty(),
+            "what is no name in one line is none"
+        );
     }
 
     proptest! {

@@ -10,11 +10,11 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Dialect};
+use super::credentials::TokenSource;
 use super::failure::{Failure, Scope};
 use super::legacy::{Handshake, Legacy, NotOpened, shake_hands};
 use super::modern::{self, Modern};
 use super::transport::child::Family;
-use super::credentials::TokenSource;
 use super::transport::http::{Endpoint, Surroundings};
 use super::transport::sse::Stream;
 use super::transport::stdio::{self, Pipe};
@@ -73,7 +73,9 @@ impl Dialer {
         followed: Arc<Followed>,
     ) -> Self {
         let tokens = match &config.transport {
-            config::Transport::Http(http) => http.oauth.clone().map(|oauth| Arc::new(TokenSource::new(oauth))),
+            config::Transport::Http(http) => {
+                http.oauth.clone().map(|oauth| Arc::new(TokenSource::new(oauth)))
+            }
             config::Transport::Stdio(_) => None,
         };
         Self { config, message_limit, metrics, tasks, followed, tokens, memory: Mutex::default() }

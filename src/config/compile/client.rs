@@ -161,7 +161,11 @@ pub(crate) fn check_upstream(
 }
 
 /// Reads the names in certificates that make somebody this client. `holders` are those of the clients before.
-fn certificates(section: &mut Section<'_>, client: &Name, holders: &mut HashMap<String, String>) -> Vec<String> {
+fn certificates(
+    section: &mut Section<'_>,
+    client: &Name,
+    holders: &mut HashMap<String, String>,
+) -> Vec<String> {
     let key = &keys::CERTIFICATES;
     let texts = section.texts(key);
     if client.text == NOBODY && !texts.is_empty() {
@@ -175,12 +179,15 @@ fn certificates(section: &mut Section<'_>, client: &Name, holders: &mut HashMap<
     let mut names = Vec::new();
     for text in texts {
         let kinds = ["URI:", "DNS:", "email:", "CN:"];
-        let is_name = kinds.iter().any(|kind| text.value.strip_prefix(kind).is_some_and(|name| !name.is_empty()));
+        let is_name =
+            kinds.iter().any(|kind| text.value.strip_prefix(kind).is_some_and(|name| !name.is_empty()));
         if !is_name {
-            let finding = Finding::error(format!("`{}` is no name in a certificate", text.written)).at(text.span);
+            let finding =
+                Finding::error(format!("`{}` is no name in a certificate", text.written)).at(text.span);
             section.report(finding.help("it begins with its kind: `URI:`, `DNS:`, `email:` or `CN:`"));
         } else if let Some(other) = holders.insert(text.value.clone(), client.text.clone()) {
-            let finding = Finding::error(format!("`{}` is also one of `{other}`", text.written)).at(text.span);
+            let finding =
+                Finding::error(format!("`{}` is also one of `{other}`", text.written)).at(text.span);
             section.report(finding.help("a name is that of one client"));
         } else {
             names.push(text.value);

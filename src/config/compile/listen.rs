@@ -89,11 +89,7 @@ pub(crate) fn check_distinct(
     }
 }
 
-fn address(
-    section: &mut Section<'_>,
-    key: &'static str,
-    default: SocketAddr,
-) -> SocketAddr {
+fn address(section: &mut Section<'_>, key: &'static str, default: SocketAddr) -> SocketAddr {
     let Some(node) = section.find(key) else {
         section.out.put(key, shown(default), Origin::Default);
         return default;

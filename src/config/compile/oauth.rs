@@ -4,8 +4,8 @@ use url::Url;
 
 use super::{secret, way};
 use crate::config::ClientCredentials;
-use crate::config::problem::SECRET;
 use crate::config::effective::Origin;
+use crate::config::problem::SECRET;
 use crate::config::reader::Text;
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
@@ -26,7 +26,8 @@ pub(crate) fn credentials(upstream: &mut Section<'_>) -> Option<ClientCredential
         let token_url = token_url(oauth);
         let client_id = text(oauth, &keys::OAUTH_ID);
         let client_secret = client_secret(oauth);
-        let scopes: Vec<String> = oauth.texts(&keys::OAUTH_SCOPES).into_iter().map(|text| text.value).collect();
+        let scopes: Vec<String> =
+            oauth.texts(&keys::OAUTH_SCOPES).into_iter().map(|text| text.value).collect();
         let resource = text(oauth, &keys::OAUTH_RESOURCE);
         let audience = text(oauth, &keys::OAUTH_AUDIENCE);
         let way = way::common(oauth);

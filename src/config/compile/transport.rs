@@ -25,7 +25,11 @@ pub(crate) fn transport(section: &mut Section<'_>) -> Option<Transport> {
             refuse(section, &[keys::HEADERS.name], "a `command` has no headers");
             refuse(section, &[keys::TRANSPORT.name], "a `command` speaks on stdio");
             let way = [&keys::CA_FILE, &keys::CLIENT_CERT, &keys::CLIENT_KEY].map(|key| key.name);
-            for key in way.into_iter().chain([keys::DENY_PRIVATE.name, keys::OAUTH.name]).filter(|key| section.has_own(key)) {
+            for key in way
+                .into_iter()
+                .chain([keys::DENY_PRIVATE.name, keys::OAUTH.name])
+                .filter(|key| section.has_own(key))
+            {
                 refuse(section, &[key], "only a `url` is connected to");
             }
             stdio.map(Transport::Stdio)
@@ -195,7 +199,8 @@ fn http(section: &mut Section<'_>, word: &str) -> Option<Http> {
     let way = way::of_upstream(section);
     let oauth = oauth::credentials(section);
     if oauth.is_some() && headers.iter().any(|(name, _)| name == http::header::AUTHORIZATION) {
-        let finding = Finding::error("`oauth` and `headers.Authorization` are two credentials for one server");
+        let finding =
+            Finding::error("`oauth` and `headers.Authorization` are two credentials for one server");
         section.report(finding.at(section.place(keys::OAUTH.name)).help("take one of them out"));
     }
     Some(Http { url: url?, headers, kind, oauth, way })

@@ -65,7 +65,11 @@ pub(crate) static LISTEN: Key<super::Address> = Key {
     about: "Where MCP is served: an IP address and a port. `localhost` is 127.0.0.1. A port alone (`8080` or \
             `:8080`) is loopback too, never every interface. Port 0 takes a free one.",
     form: super::Address(
-        Free { written: "address, or mapping with `address` and `tls`", default: "`127.0.0.1:8080`", bounds: "" },
+        Free {
+            written: "address, or mapping with `address` and `tls`",
+            default: "`127.0.0.1:8080`",
+            bounds: "",
+        },
         &super::LISTEN_TABLE,
     ),
 };

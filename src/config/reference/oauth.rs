@@ -28,7 +28,12 @@ pub(crate) static OAUTH_TABLE: Table = Table {
     ],
     later: &["exchange"],
     foreign: &[],
-    aliases: &[("scope", "scopes"), ("token_endpoint", "token_url"), ("id", "client_id"), ("secret", "client_secret")],
+    aliases: &[
+        ("scope", "scopes"),
+        ("token_endpoint", "token_url"),
+        ("id", "client_id"),
+        ("secret", "client_secret"),
+    ],
     example: "\
 upstreams:
   crm:

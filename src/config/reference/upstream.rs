@@ -106,13 +106,7 @@ upstreams:
 ",
 };
 
-const LATER: &[&str] = &[
-    "isolation",
-    "process",
-    "forward_headers",
-    "max_concurrency",
-    "validate_arguments",
-];
+const LATER: &[&str] = &["isolation", "process", "forward_headers", "max_concurrency", "validate_arguments"];
 
 const ALIASES: &[(&str, &str)] = &[
     ("cmd", "command"),

@@ -66,7 +66,10 @@ fn aut_17_an_upstream_gets_a_token_of_ours_and_a_new_one_in_time() {
         grant(&server, "tok-2", 3600);
         "tok-2".clone_into(&mut token.lock().unwrap());
         let calls: Vec<_> = (0..8).map(|_| || Client::modern(&gateway).echo("up__echo", "y")).collect();
-        assert!(crate::support::at_once(calls).iter().all(|text| text == "y"), "a token that is refused is replaced");
+        assert!(
+            crate::support::at_once(calls).iter().all(|text| text == "y"),
+            "a token that is refused is replaced"
+        );
         assert_eq!(server.seen("/token").len(), 2, "once for all");
 
         "nobody has it".clone_into(&mut token.lock().unwrap());
@@ -102,7 +105,10 @@ fn aut_17_without_a_token_the_server_is_left_alone() {
     let gateway = Config::new().upstream_with("up", &up, oauth(&server)).env("SECRET", "s3cret").start();
     let failed = |reason: &str| {
         eventually(reason, || {
-            let told = gateway.log().into_iter().find(|line| line.contains("upstream_failed") && line.contains(reason));
+            let told = gateway
+                .log()
+                .into_iter()
+                .find(|line| line.contains("upstream_failed") && line.contains(reason));
             told.map(drop)
         });
     };

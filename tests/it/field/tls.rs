@@ -37,9 +37,9 @@ fn tls_04_the_endpoint_speaks_tls_and_knows_clients_by_certificates() {
     let ask = |own: Option<&Issued>, token: Option<&str>| {
         let way = initiate(gateway.mcp, authority.client(own), "127.0.0.1");
         let request = Request::post(way.address, "/mcp", LIST).header("Host", &gateway.mcp.to_string());
-        let request = token.iter().fold(request, |request, token| {
-            request.header("Authorization", &format!("Bearer {token}"))
-        });
+        let request = token
+            .iter()
+            .fold(request, |request, token| request.header("Authorization", &format!("Bearer {token}")));
         let response = request.send();
         (response.status, response.text().contains("up__echo"))
     };
@@ -50,8 +50,11 @@ fn tls_04_the_endpoint_speaks_tls_and_knows_clients_by_certificates() {
     assert_eq!(ask(Some(&ci), Some("static-t0ken")), (200, false), "a token wins");
     assert_eq!(ask(Some(&ci), Some("wrong")), (401, false), "and a bad one is not made up for");
     assert_eq!(ask(Some(&clients.issue(&["spiffe://acme.example/cd"])), None), (401, false), "nobody's name");
-    for foreign in [Authority::new().issue(&["spiffe://acme.example/ci"]), clients.issue_expired(&["spiffe://acme.example/ci"])] {
-        let refused = std::panic::catch_unwind(|| ask(Some(&foreign), None));
+    for foreign in [
+        Authority::new().issue(&["spiffe://acme.example/ci"]),
+        clients.issue_expired(&["spiffe://acme.example/ci"]),
+    ] {
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ask(Some(&foreign), None)));
         assert!(refused.is_err(), "who made that certificate is not believed: {refused:?}");
     }
 }
@@ -115,7 +118,9 @@ fn tls_01_a_private_authority_is_believed_where_it_is_named() {
     let failed = |name: &str, reason: &str| {
         eventually(&format!("{name} fails for {reason}"), || {
             let told = gateway.log().into_iter().find(|line| {
-                line.contains("upstream_failed") && line.contains(&format!("\"{name}\"")) && line.contains(reason)
+                line.contains("upstream_failed")
+                    && line.contains(&format!("\"{name}\""))
+                    && line.contains(reason)
             });
             told.map(drop)
         });
@@ -143,7 +148,10 @@ fn tls_06_a_proxy_passes_tls_on() {
     gateway.wait_ready();
     assert_eq!(Client::legacy(&gateway).echo("far__echo", "x"), "x");
     let asked = proxy.asked.lock().unwrap().clone();
-    assert!(!asked.is_empty() && asked.iter().all(|line| line == "CONNECT upstream.test:8443 HTTP/1.1"), "{asked:?}");
+    assert!(
+        !asked.is_empty() && asked.iter().all(|line| line == "CONNECT upstream.test:8443 HTTP/1.1"),
+        "{asked:?}"
+    );
 }
 
 #[test]
@@ -152,10 +160,18 @@ fn ssrf_01_private_addresses_are_not_dialled_where_that_is_said() {
     let key = Key::es256();
     let issuer = Issuer::start(&[key.jwk("k")]);
     let port = up.address().port();
-    let deny = |host: &str| json!({"url": format!("http://{host}:{port}/mcp"), "deny_private_addresses": true});
+    let deny =
+        |host: &str| json!({"url": format!("http://{host}:{port}/mcp"), "deny_private_addresses": true});
     let jwt = json!([{"issuer": issuer.url(), "audience": "gw", "deny_private_addresses": true}]);
-    let hosts = [("named", "localhost"), ("short", "127.1"), ("hex", "0x7f000001"), ("mapped", "[::ffff:127.0.0.1]"), ("zero", "0.0.0.0")];
-    let config = hosts.iter().fold(Config::new(), |config, (name, host)| config.raw_upstream(name, deny(host)));
+    let hosts = [
+        ("named", "localhost"),
+        ("short", "127.1"),
+        ("hex", "0x7f000001"),
+        ("mapped", "[::ffff:127.0.0.1]"),
+        ("zero", "0.0.0.0"),
+    ];
+    let config =
+        hosts.iter().fold(Config::new(), |config, (name, host)| config.raw_upstream(name, deny(host)));
     let gateway = config.upstream("open", &up).set("auth", json!({"jwt": jwt})).start();
     for (name, _) in hosts {
         eventually(&format!("{name} is told"), || {
@@ -170,8 +186,15 @@ fn ssrf_01_private_addresses_are_not_dialled_where_that_is_said() {
     eventually("the issuer is told", || {
         gateway.warnings().iter().any(|line| line.contains("issuer_keys_failed")).then_some(())
     });
-    assert!(issuer.seen("/jwks").is_empty() && issuer.seen("/.well-known/oauth-authorization-server").is_empty());
+    assert!(
+        issuer.seen("/jwks").is_empty() && issuer.seen("/.well-known/oauth-authorization-server").is_empty()
+    );
     eventually("others are dialled", || {
-        Client::modern(&gateway).request("tools/list", "{}").send().text().contains("open__echo").then_some(())
+        Client::modern(&gateway)
+            .request("tools/list", "{}")
+            .send()
+            .text()
+            .contains("open__echo")
+            .then_some(())
     });
 }
