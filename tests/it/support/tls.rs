@@ -31,8 +31,10 @@ impl Authority {
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "an authority");
         let key = KeyPair::generate().expect("a key");
+        let serial: String =
+            key.public_key_raw().iter().rev().take(8).map(|byte| format!("{byte:02x}")).collect();
+        params.distinguished_name.push(DnType::CommonName, format!("authority {serial}"));
         let pem = params.self_signed(&key).expect("a certificate").pem();
         Self { issuer: Issuer::new(params, key), pem }
     }
