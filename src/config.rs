@@ -164,7 +164,7 @@ pub struct Http {
     /// Which transport it has, where that is not to be found out.
     pub kind: Option<HttpKind>,
     /// Access tokens of our own, if it wants them.
-    pub oauth: Option<ClientCredentials>,
+    pub oauth: Option<Box<ClientCredentials>>,
     /// What is asked of the way to it.
     pub way: Way,
 }

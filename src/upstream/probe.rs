@@ -74,7 +74,7 @@ impl Dialer {
     ) -> Self {
         let tokens = match &config.transport {
             config::Transport::Http(http) => {
-                http.oauth.clone().map(|oauth| Arc::new(TokenSource::new(oauth)))
+                http.oauth.clone().map(|oauth| Arc::new(TokenSource::new(*oauth)))
             }
             config::Transport::Stdio(_) => None,
         };

@@ -197,7 +197,7 @@ fn http(section: &mut Section<'_>, word: &str) -> Option<Http> {
     let headers = headers(section);
     let kind = kind(section, word);
     let way = way::of_upstream(section);
-    let oauth = oauth::credentials(section);
+    let oauth = oauth::credentials(section).map(Box::new);
     if oauth.is_some() && headers.iter().any(|(name, _)| name == http::header::AUTHORIZATION) {
         let finding =
             Finding::error("`oauth` and `headers.Authorization` are two credentials for one server");
