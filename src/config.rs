@@ -11,6 +11,7 @@ mod expand;
 #[cfg(test)]
 pub(crate) mod for_test;
 mod identity;
+pub mod import;
 mod load;
 mod mask;
 mod nearest;
@@ -43,7 +44,7 @@ pub use identity::{Icon, ServerInfo};
 pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
 pub use problem::{Place, Problem, Problems, Severity};
-pub use reference::page as reference_page;
+pub use reference::{page as reference_page, schema};
 pub use resilience::{Breaker, Health, Patience, Resilience, Retry};
 pub use rules::{Layer, RoleConfig, Rules};
 
@@ -319,6 +320,16 @@ pub struct Limits {
     pub streams: usize,
     /// Requests of the client of a pipe that are under way at the same time. Default 1,000.
     pub pipe_calls: usize,
+    /// Calls that go on though their connection is lost. Default 1,000.
+    pub detached_calls: usize,
+    /// Events of streams that are kept to be sent again. Default 100,000.
+    pub kept_events: usize,
+    /// The same of one session. Default 1,000.
+    pub kept_events_per_session: usize,
+    /// Bytes of those events. Default 64 MiB.
+    pub kept_bytes: usize,
+    /// The same of one session. Default 8 MiB.
+    pub kept_bytes_per_session: usize,
     /// How deep JSON may nest. 128; not to be raised.
     pub depth: usize,
     /// Time for the head of a request to arrive. Default 10 s.
@@ -370,6 +381,8 @@ pub struct Sessions {
     pub idle_timeout: Duration,
     /// How often an open stream says that it lives. Default 15 s.
     pub keep_alive: Duration,
+    /// How long a client may take to come back to a stream. Default 5 min.
+    pub resume_window: Duration,
     /// Seals session ids; the same on every replica. Random where absent.
     pub key: Option<SecretString>,
 }

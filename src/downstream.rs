@@ -2,7 +2,8 @@
 //!
 //! A request's road: `accept` (connections) → `http` (paths, Host, Origin, credentials) → `post` (body) →
 //! `classify` (era) → `modern` or `legacy` → the gateway → `running` (the call) → `reply` (what its end looks
-//! like) → `stream` (one document, or events before it). Streams that stay open are in `listening`. A pipe
+//! like) → `stream` (one document, or events before it). The stream of a call in a session is
+//! carried by `resumption`, which keeps what was sent on the `shelf`. Streams that stay open are in `listening`. A pipe
 //! (`pipe`) takes the same road from `classify` on, and so does a connection over HTTP+SSE (`sse`), which is a pipe
 //! whose lines are POSTs and events.
 //!
@@ -10,10 +11,13 @@
 
 mod accept;
 mod ask;
+mod batch;
 mod body;
 mod classify;
 mod departed;
+mod detached;
 mod endpoint;
+mod event_id;
 mod filter;
 #[cfg(test)]
 mod for_test;
@@ -31,7 +35,9 @@ mod patience;
 mod pipe;
 mod post;
 mod reply;
+mod resumption;
 mod running;
+mod shelf;
 mod site;
 mod sse;
 mod stream;

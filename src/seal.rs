@@ -35,6 +35,8 @@ pub(crate) enum Purpose {
     RequestState,
     /// Ids of tasks.
     Task,
+    /// Ids of events.
+    Event,
 }
 
 impl Purpose {
@@ -43,6 +45,7 @@ impl Purpose {
             Self::Session => "session key",
             Self::RequestState => "request state key",
             Self::Task => "task key",
+            Self::Event => "event key",
         }
     }
 }
@@ -154,7 +157,9 @@ mod tests {
     fn sealer(key: Option<&str>) -> Sealer {
         let idle_timeout = Duration::from_secs(1);
         let key = key.map(|key| key.to_owned().into());
-        Sealer::new(&Sessions { idle_timeout, keep_alive: idle_timeout, key }, Purpose::Session).unwrap()
+        let (keep_alive, resume_window) = (idle_timeout, idle_timeout);
+        let config = Sessions { idle_timeout, keep_alive, resume_window, key };
+        Sealer::new(&config, Purpose::Session).unwrap()
     }
 
     #[test]

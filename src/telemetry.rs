@@ -12,6 +12,7 @@ mod list;
 mod log;
 mod metrics;
 mod process;
+mod resumption;
 mod subscriptions;
 mod throttle;
 mod trouble;
@@ -30,9 +31,10 @@ pub use lifecycle::{
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{
-    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed, Table,
+    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Table,
 };
-pub use subscriptions::SubscriptionLost;
+pub use resumption::{Detached, EventsDropped, EventsKept, Resumption, StreamResumed};
+pub use subscriptions::{Subscribed, SubscriptionLost};
 pub use trouble::{
     AcceptFailed, AcceptRecovered, BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed,
     ToolBreakerClosed, ToolBreakerOpened,

@@ -38,7 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("demo", &["wire", "mcp"]),
     ("admin", &["tls", "gateway", "config", "telemetry"]),
     ("app", &["tls", "admin", "demo", "upstream", "downstream", "gateway", "auth", "config", "telemetry"]),
-    ("cli", &["app", "demo", "config", "telemetry", "catalog", "gateway", "mcp"]),
+    ("cli", &["app", "demo", "auth", "config", "telemetry", "catalog", "exchange", "gateway", "mcp", "wire"]),
     ("main", &["cli"]),
 ];
 

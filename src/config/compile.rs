@@ -16,6 +16,8 @@ mod transport;
 mod upstream;
 mod way;
 
+pub(crate) use transport::is_own_header;
+
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -90,6 +92,11 @@ fn limits(top: &mut Section<'_>) -> Limits {
         sessions: limits.count(&keys::SESSIONS_MAX).unwrap_or_default(),
         streams: limits.count(&keys::STREAMS).unwrap_or_default(),
         pipe_calls: limits.count(&keys::PIPE_CALLS).unwrap_or_default(),
+        detached_calls: limits.count(&keys::DETACHED_CALLS).unwrap_or_default(),
+        kept_events: limits.count(&keys::KEPT_EVENTS).unwrap_or_default(),
+        kept_events_per_session: limits.count(&keys::KEPT_EVENTS_PER_SESSION).unwrap_or_default(),
+        kept_bytes: bytes(limits, &keys::KEPT_BYTES),
+        kept_bytes_per_session: bytes(limits, &keys::KEPT_BYTES_PER_SESSION),
         depth: 128,
         header_timeout: limits.bounded(&keys::HEADER_TIMEOUT).unwrap_or_default(),
         body_timeout: limits.bounded(&keys::BODY_TIMEOUT).unwrap_or_default(),
@@ -167,6 +174,7 @@ fn sessions(top: &mut Section<'_>) -> Sessions {
     top.within(&keys::SESSIONS_KEY, |sessions| Sessions {
         idle_timeout: sessions.bounded(&keys::IDLE_TIMEOUT).unwrap_or_default(),
         keep_alive: sessions.bounded(&keys::KEEP_ALIVE).unwrap_or_default(),
+        resume_window: sessions.bounded(&keys::RESUME_WINDOW).unwrap_or_default(),
         key: session_key(sessions),
     })
 }

@@ -148,7 +148,8 @@ pub(crate) fn secrets(count: usize) -> String {
     list(std::iter::repeat_n(SECRET, count))
 }
 
-fn key_text(key: &str) -> String {
+/// The name of a key, quoted where it would be something else without quotes.
+pub(crate) fn key_text(key: &str) -> String {
     let is_number = !key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if is_number { quote(key) } else { scalar(key) }
 }

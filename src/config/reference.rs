@@ -13,11 +13,14 @@ mod identity;
 mod markdown;
 mod oauth;
 mod resilience;
+mod schema;
 mod upstream;
 mod way;
 
 use std::fmt::Debug;
 use std::time::Duration;
+
+use serde_json::Value;
 
 pub(crate) use auth::*;
 pub(crate) use client::*;
@@ -32,6 +35,7 @@ pub(crate) use way::*;
 #[cfg(test)]
 pub(crate) use markdown::TABLES;
 pub use markdown::page;
+pub use schema::schema;
 
 use super::units::Unit;
 
@@ -100,6 +104,11 @@ pub(crate) trait Form: Debug + Sync + 'static {
     fn shape(&self) -> Shape {
         Shape::Plain
     }
+
+    /// As JSON Schema.
+    fn schema(&self) -> Value {
+        schema::of_shape(self.shape(), &self.written())
+    }
 }
 
 /// What the value of a key is made of.
@@ -137,6 +146,21 @@ impl<T: Unit + Sync> Form for Bounded<T> {
     fn bounds(&self) -> String {
         format!("`{}` to `{}`", self.min.write(), self.max.write())
     }
+
+    fn schema(&self) -> Value {
+        let mut schema =
+            match (T::IS_NUMBER, self.min.write().parse::<u64>(), self.max.write().parse::<u64>()) {
+                (true, Ok(min), Ok(max)) => schema::number(min, max),
+                _ => schema::unit(&T::pattern()),
+            };
+        if let Some(default) = self.default.map(Unit::write) {
+            schema::put_default(
+                &mut schema,
+                default.parse().map_or(default.into(), |number: u64| number.into()),
+            );
+        }
+        schema
+    }
 }
 
 /// A mapping of patterns to durations.
@@ -173,6 +197,14 @@ impl Form for Flag {
     fn default(&self) -> String {
         self.default.map_or_else(|| self.otherwise.to_owned(), |default| format!("`{default}`"))
     }
+
+    fn schema(&self) -> Value {
+        let mut schema = schema::flag();
+        if let Some(default) = self.default {
+            schema::put_default(&mut schema, default.into());
+        }
+        schema
+    }
 }
 
 /// One of a few words.
@@ -190,6 +222,14 @@ impl Form for Choice {
 
     fn default(&self) -> String {
         if self.default.is_empty() { String::new() } else { format!("`{}`", self.default) }
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = schema::choice(self.words);
+        if !self.default.is_empty() {
+            schema::put_default(&mut schema, self.default.into());
+        }
+        schema
     }
 }
 

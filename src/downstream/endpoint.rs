@@ -8,9 +8,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::ask::{Asker, Asks, Questions};
+use super::detached::Detached;
 use super::identity::Identity;
 use super::in_flight::{Flight, InFlight, Scope};
 use super::legacy_session::{SessionTable, SessionUse};
@@ -18,6 +18,7 @@ use super::level::Logs;
 use super::listening::{Listening, Place, Streams};
 use super::media::single;
 use super::reply::{Asked, ErrorBody, Reply};
+use super::resumption::Resumption;
 use super::sse::Connections;
 use crate::auth::{Authenticator, Resource};
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
@@ -44,8 +45,10 @@ pub(super) struct Endpoint {
     pub(super) identity: Identity,
     /// Cancelled when the gateway stops: streams that stay open end then.
     pub(super) closing: CancellationToken,
-    /// Calls of legacy clients whose connection is gone.
-    pub(super) abandoned: TaskTracker,
+    /// Calls that may go on without their connection.
+    pub(super) detached: Arc<Detached>,
+    /// Streams that clients can come back to.
+    pub(super) resumption: Arc<Resumption>,
 }
 
 /// Who sent a request.
@@ -129,9 +132,16 @@ impl Endpoint {
             connections: Connections::default(),
             identity: Identity::new(&config.server_info),
             closing,
-            abandoned: TaskTracker::new(),
+            detached: Arc::new(Detached::new(config, Arc::clone(gateway.metrics()))),
+            resumption: Arc::new(Resumption::new(config, Arc::clone(gateway.metrics()))?),
             gateway,
         })
+    }
+
+    /// Forgets sessions and events that are too old. To be called every now and then.
+    pub(super) fn sweep(&self) {
+        self.sessions.sweep();
+        self.resumption.shelf.sweep();
     }
 
     /// Looks up the session that a request names.

@@ -27,7 +27,8 @@ use crate::telemetry::Metrics;
 use crate::wire::json;
 
 /// The names of its tools say what they do.
-const TOOLS: [&str; 9] = ["echo", "talk", "slow", "late", "asks", "fails", "absent", "panics", "mirrors"];
+const TOOLS: [&str; 10] =
+    ["echo", "talk", "slow", "late", "asks", "fails", "absent", "panics", "breaks", "mirrors"];
 
 /// An upstream without a server.
 pub(super) struct Scripted {
@@ -107,6 +108,10 @@ impl Upstream for Scripted {
                 ))),
                 "absent" => Err(GatewayError::upstream(GatewayErrorKind::Unavailable, &self.name, "is down: refused")
                     .retry_after(Duration::from_millis(2500))),
+                "breaks" => {
+                    tokio::time::sleep(Duration::from_secs(40)).await;
+                    panic!("as it says")
+                }
                 "panics" => panic!("as it says"),
                 _ => ok(),
             }
@@ -313,6 +318,12 @@ impl Ask {
     }
 }
 
+/// The message in an event, if there is one.
+pub(super) fn data(frame: &str) -> Option<Value> {
+    let lines: String = frame.split('\n').filter_map(|line| line.strip_prefix("data: ")).collect();
+    (!lines.is_empty()).then(|| serde_json::from_str(&lines).unwrap())
+}
+
 /// An answer.
 #[derive(Debug)]
 pub(super) struct Got {
@@ -332,8 +343,13 @@ impl Got {
     pub(super) fn events(&self) -> Vec<Value> {
         assert_eq!(self.kind(), "text/event-stream", "{self:?}");
         let text = std::str::from_utf8(&self.body).unwrap();
-        let frames = text.split("\n\n").filter(|frame| frame.starts_with("data: "));
-        frames.map(|frame| serde_json::from_str(&frame.replace("data: ", "")).unwrap()).collect()
+        text.split("\n\n").filter_map(data).collect()
+    }
+
+    /// The ids of the events, in order.
+    pub(super) fn event_ids(&self) -> Vec<String> {
+        let text = std::str::from_utf8(&self.body).unwrap();
+        text.split('\n').filter_map(|line| line.strip_prefix("id: ")).map(str::to_owned).collect()
     }
 
     /// The content type.

@@ -27,17 +27,19 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::accept::{self, Bounds, Certified, Notice, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
+use super::event_id::Position;
 use super::listening::Listening;
-use super::media::{self, Accepts};
+use super::media::{self, Accepts, single};
 use super::reply::{ErrorBody, Reply};
 use super::site::Site;
 use super::threads::Threads;
-use super::{legacy, post, sse, stream};
+use super::{legacy, post, resumption, sse, stream};
 use crate::auth::AuthError;
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
 use crate::telemetry::{AcceptFailed, AcceptRecovered, CredentialsRefused, StreamKind};
 use crate::tls::Acceptor;
+use crate::wire::headers::LAST_EVENT_ID;
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
 
@@ -80,8 +82,7 @@ pub(crate) async fn serve(
     let threads = Threads::start()?;
     accept::run((listener, tls), (bounds, &threads), serve, move |notice| take(&told, notice), shutdown)
         .await;
-    endpoint.abandoned.close();
-    endpoint.abandoned.wait().await;
+    endpoint.detached.end().await;
     Ok(())
 }
 
@@ -89,7 +90,7 @@ pub(crate) async fn serve(
 fn take(endpoint: &Endpoint, notice: Notice) {
     let metrics = endpoint.gateway.metrics();
     match notice {
-        Notice::Tick => endpoint.sessions.sweep(),
+        Notice::Tick => endpoint.sweep(),
         Notice::Connections(count) => metrics.set_connections(count),
         Notice::Failed(error, failures) => {
             AcceptFailed { reason: &error.to_string(), failures }.emit(metrics);
@@ -216,7 +217,7 @@ async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Respons
     match parts.method {
         Verb::POST => post::serve(endpoint, caller, session, parts.headers, body).await,
         Verb::GET => match get(&endpoint, &caller, &parts.headers, &session) {
-            Ok(listening) => listening.into_response(),
+            Ok(stream) => stream,
             Err(reply) => answer(&endpoint, reply, Accepts::Both),
         },
         Verb::DELETE => answer(&endpoint, delete(&endpoint, &parts.headers, &session), Accepts::Both),
@@ -291,13 +292,14 @@ fn not_allowed() -> Reply {
     Reply { refusal: None, ..refusal }.header(ALLOW, ALLOWED)
 }
 
-/// The stream of a session. Outside of one there is none: nobody would be told anything.
+/// The stream of a session, or one of a call in it that the client comes back to. Outside of a session there is
+/// none: nobody would be told anything.
 fn get(
     endpoint: &Endpoint,
     caller: &Caller,
     headers: &HeaderMap,
     session: &Presented,
-) -> Result<Listening, Reply> {
+) -> Result<Response, Reply> {
     if let Presented::Unknown = session {
         return Err(Presented::gone());
     }
@@ -308,8 +310,15 @@ fn get(
     }
     let Presented::Live(session) = session else { return Err(not_allowed()) };
     post::admit(endpoint, caller, None)?;
+    let last = headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty());
+    let last = last.map(|_| single(headers, LAST_EVENT_ID).unwrap_or_default());
+    let since = match last.map(|last| endpoint.resumption.find(session, last)).transpose()? {
+        Some(Position::Call(last)) => return resumption::resume(endpoint, caller, session, last),
+        Some(Position::Session(last)) => Some(last),
+        None => None,
+    };
     let place = endpoint.stream_place(caller, StreamKind::Session, None)?;
-    Ok(Listening::session(endpoint, caller, session, place))
+    Ok(Listening::session(endpoint, (caller, session), since, place).into_response())
 }
 
 fn delete(endpoint: &Endpoint, headers: &HeaderMap, session: &Presented) -> Reply {
@@ -326,6 +335,8 @@ fn delete(endpoint: &Endpoint, headers: &HeaderMap, session: &Presented) -> Repl
     if let Err(refusal) = legacy::check_version(headers) {
         return refusal;
     }
+    endpoint.in_flight.end(&session.id);
+    endpoint.resumption.shelf.forget(&session.id);
     endpoint.sessions.end(session);
     Reply::no_content()
 }

@@ -62,6 +62,17 @@ impl InFlight {
         id.is_some_and(|id| self.cancel(scope, id, reason.as_deref().unwrap_or("cancelled by the client")))
     }
 
+    /// Cancels all calls of a session that ends.
+    pub(super) fn end(&self, session: &Arc<str>) {
+        let scope = Scope::Session(Arc::clone(session));
+        for calls in self.calls.iter().filter(|calls| calls.key().0 == scope) {
+            calls
+                .value()
+                .iter()
+                .for_each(|(_, cancel)| cancel.withdraw("its session was ended by the client"));
+        }
+    }
+
     /// Cancels the call with this id. Does nothing where there is none any more, or where several have the
     /// id: which one is meant cannot be known, and a wrong one must not end.
     fn cancel(&self, scope: Scope, id: Id, reason: &str) -> bool {
@@ -120,6 +131,21 @@ mod tests {
         assert_eq!(reasons, [None, Some("enough"), None, None]);
         drop(flights);
         assert!(all.calls.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_session_cancels_its_calls_and_no_other() {
+        let all = Arc::new(InFlight::default());
+        let places = [(session("a"), id("1")), (session("a"), id("2")), (session("b"), id("1"))];
+        let cancels: Vec<_> = places.iter().map(|_| Cancel::default()).collect();
+        let _flights: Vec<_> = places
+            .into_iter()
+            .zip(&cancels)
+            .map(|((scope, id), cancel)| all.enter(scope, id, cancel.clone()))
+            .collect();
+        all.end(&"a".into());
+        let ended: Vec<_> = cancels.iter().map(|cancel| cancel.reason().is_some()).collect();
+        assert_eq!(ended, [true, true, false]);
     }
 
     #[test]

@@ -21,13 +21,16 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::{Caller, Endpoint, quoted};
+use super::event_id::{Position, SessionPosition};
 use super::filter::Filter;
 use super::legacy_session::SessionUse;
 use super::reply::{Reply, object};
+use super::resumption::Resumption;
 use super::stream::{KEEP_ALIVE, event_stream};
 use crate::gateway::{Change, EdgeCaller, Following, Watch};
 use crate::mcp::{Id, ListKind, key};
-use crate::telemetry::{Metrics, OpenStream, StreamKind};
+use crate::telemetry::Resumption::Whole;
+use crate::telemetry::{Metrics, OpenStream, StreamKind, StreamResumed};
 use crate::wire::sse;
 
 /// The streams that are open, counted by caller. As large as there are callers with open streams.
@@ -98,7 +101,7 @@ pub(super) enum Piece {
 /// On whose behalf a stream speaks.
 enum Voice {
     /// A session's, until the token says that it is no longer the session's stream.
-    Session(SessionUse, CancellationToken),
+    Session { session: SessionUse, kept: CancellationToken, resumption: Arc<Resumption> },
     /// That of the subscription with this id.
     Subscription(Id),
 }
@@ -117,13 +120,30 @@ enum Next {
 
 impl Listening {
     /// The stream of a session, in the place of one that it may have open. It begins with what changed since
-    /// the session was told last.
-    pub(super) fn session(endpoint: &Endpoint, caller: &Caller, session: &SessionUse, place: Place) -> Self {
+    /// the session was told last, or since the event that its client comes back to.
+    pub(super) fn session(
+        endpoint: &Endpoint,
+        (caller, session): (&Caller, &SessionUse),
+        since: Option<SessionPosition>,
+        place: Place,
+    ) -> Self {
         let kept = session.open_stream();
         let following = Arc::clone(session.following());
-        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, session.seen(), following);
+        if let Some(since) = &since {
+            let (client, kind) = (&*caller.principal.name, "session");
+            StreamResumed { client, kind, found: Whole }.emit(endpoint.gateway.metrics());
+            following.rewind(since.updates);
+        }
+        let seen = since.map(|since| since.seen).or_else(|| session.seen());
+        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, seen, following);
+        let resumption = Arc::clone(&endpoint.resumption);
         let opening = Box::pin(std::future::ready(Piece::Silence));
-        Self::new(endpoint, watch, (Voice::Session(session.clone(), kept), opening), place)
+        Self::new(
+            endpoint,
+            watch,
+            (Voice::Session { session: session.clone(), kept, resumption }, opening),
+            place,
+        )
     }
 
     /// A subscription to what `filter` names. It begins with the acknowledgement, once it is known what is told.
@@ -166,13 +186,38 @@ impl Listening {
     /// The stream as a response.
     pub(super) fn into_response(self) -> Response {
         let frames = stream::unfold(self, |mut listening| async move {
+            let is_opening = listening.opening.is_some();
             let frame = match listening.next().await? {
-                Piece::Message(message) => sse::write_event(None, None, &message),
+                Piece::Message(message) => sse::write_event(None, listening.id().as_deref(), &message),
+                Piece::Silence if is_opening => listening.priming().unwrap_or(KEEP_ALIVE),
                 Piece::Silence => KEEP_ALIVE,
             };
             Some((Ok::<_, Infallible>(frame), listening))
         });
         event_stream(Body::from_stream(frames))
+    }
+
+    /// The id of the last event; only a session's have any.
+    fn id(&self) -> Option<String> {
+        match &self.voice {
+            Voice::Session { session, resumption, .. } => resumption.id(session, &self.position(session)),
+            Voice::Subscription(_) => None,
+        }
+    }
+
+    fn priming(&self) -> Option<Bytes> {
+        match &self.voice {
+            Voice::Session { session, resumption, .. } => {
+                resumption.priming(session, &self.position(session))
+            }
+            Voice::Subscription(_) => None,
+        }
+    }
+
+    /// What the client knows once it has received the last event.
+    fn position(&self, session: &SessionUse) -> Position {
+        let (seen, updates) = (self.watch.seen().clone(), session.following().given());
+        Position::Session(SessionPosition { seen, updates })
     }
 
     /// The next piece of the stream; `None` at its end. Cancel safe.
@@ -199,7 +244,7 @@ impl Listening {
 
     async fn wait(&mut self) -> Next {
         let ended = match &self.voice {
-            Voice::Session(_, kept) => Some(kept),
+            Voice::Session { kept, .. } => Some(kept),
             Voice::Subscription(_) => None,
         };
         let is_opening = self.opening.is_some();
@@ -215,7 +260,7 @@ impl Listening {
 
     fn tell(&self, change: Change) -> Bytes {
         let meta = match &self.voice {
-            Voice::Session(session, _) => {
+            Voice::Session { session, .. } => {
                 session.set_seen(self.watch.seen().clone());
                 None
             }
@@ -234,7 +279,7 @@ impl Listening {
     /// What is said when the gateway stops: a subscription ends with its result.
     fn farewell(&self) -> Option<Bytes> {
         match &self.voice {
-            Voice::Session(..) => None,
+            Voice::Session { .. } => None,
             Voice::Subscription(id) => {
                 let meta = tag(id, Some(self.server_info.clone()));
                 let members = [("resultType", Some(quoted("complete"))), ("_meta", Some(meta))];

@@ -5,6 +5,8 @@
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 
+use crate::translate::from_legacy::Asking;
+
 /// The two types in which an answer can come, as far as the client takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accepts {
@@ -52,6 +54,14 @@ impl Accepts {
 
     pub(super) fn takes_stream(self) -> bool {
         matches!(self, Self::Both | Self::Stream)
+    }
+
+    /// Whether the client can be asked on the stream of its call.
+    pub(super) fn asking(self) -> Asking {
+        match self.takes_stream() {
+            true => Asking::Possible,
+            false => Asking::Impossible,
+        }
     }
 }
 

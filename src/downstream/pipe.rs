@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::batch::Batch;
 use super::classify::classify;
 use super::endpoint::{Caller, Endpoint, Prepared, Step};
 use super::legacy_session::SessionUse;
@@ -246,8 +247,17 @@ impl Pipe {
         let (caller, out) = (self.caller.clone(), self.out.clone());
         let session = self.session.as_ref().map(|joined| joined.session.clone());
         self.start(None, |_| async move {
-            let reply = post::batch(&endpoint, &caller, session.as_ref(), &text).await;
-            let reply = reply.unwrap_or_else(|refusal| refusal);
+            let batch = Batch::start(&endpoint, (&caller, session.as_ref()), &text, Asking::Possible);
+            let reply = match batch {
+                Ok(mut batch) => loop {
+                    match batch.next().await {
+                        Next::Message(message) => out.send(message).await,
+                        Next::Silence => {}
+                        Next::Ended(reply) => break reply,
+                    }
+                },
+                Err(refusal) => refusal,
+            };
             endpoint.note(&reply);
             out.send(reply.body).await;
         })
@@ -328,7 +338,8 @@ impl Pipe {
         };
         match (place, &self.session) {
             (Ok(place), Some(joined)) => {
-                let listening = Listening::session(&self.endpoint, &self.caller, &joined.session, place);
+                let listening =
+                    Listening::session(&self.endpoint, (&self.caller, &joined.session), None, place);
                 self.tasks.spawn(self.tell(listening, Cancel::default()));
             }
             (Err(refusal), _) => self.endpoint.note(&refusal),

@@ -1,7 +1,7 @@
 //! A call under way: what comes before its end, in order, and its end.
 //!
-//! The client that goes away drops it. In the modern era that cancels the call; in the legacy one it says
-//! nothing, and the call goes on to its end.
+//! The client that goes away drops it, unless it can come back. In the modern era that cancels the call; in the
+//! legacy one it says nothing, and the call goes on to its end.
 //!
 //! Must not know: how messages are carried.
 
@@ -14,22 +14,23 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::task::TaskTracker;
 
 use super::ask;
+use super::batch::Batch;
+use super::detached::Detached;
 use super::endpoint::{Endpoint, Prepared};
+use super::legacy_session::SessionUse;
 use super::level::Logs;
 use super::reply::{Asked, Reply, reply};
 use crate::exchange::{Budget, Cancel, Event, EventKind, Outcome};
 use crate::gateway::GatewayError;
-use crate::mcp::Era;
+use crate::mcp::{Era, Id};
 
 /// Why a call ends whose response nobody reads any more.
 pub(super) const DISCONNECTED: &str = "client disconnected";
 
-/// Calls that go on though their connection is gone; beyond, a lost connection ends a call in either era.
-/// Without a bound, a client that hangs up at once could have more calls under way than connections.
-const MAX_ABANDONED: usize = 1024;
+/// How long a call in a session may take until it gets a stream, which its client can come back to.
+const PROMPT: Duration = Duration::from_millis(500);
 
 /// A call under way, and what has come of it.
 pub(super) struct Running {
@@ -37,12 +38,71 @@ pub(super) struct Running {
     events: mpsc::Receiver<Event>,
     questions: mpsc::Receiver<Bytes>,
     asked: Asked,
+    session: Option<SessionUse>,
     logs: Logs,
     budget: Budget,
     /// How the call ended, while events that came before still wait.
     ended: Option<Reply>,
     keep_alive: Duration,
     quiet_until: Option<Instant>,
+}
+
+/// What one POST has under way.
+pub(super) enum Source {
+    /// A call.
+    One(Running),
+    /// Those of a batch.
+    Many(Batch),
+}
+
+impl Source {
+    /// Waits for what comes next. Cancel safe.
+    pub(super) async fn next(&mut self) -> Next {
+        match self {
+            Self::One(running) => running.next().await,
+            Self::Many(batch) => batch.next().await,
+        }
+    }
+
+    /// The session that it came in.
+    pub(super) fn session(&self) -> Option<&SessionUse> {
+        match self {
+            Self::One(running) => running.session.as_ref(),
+            Self::Many(batch) => batch.session(),
+        }
+    }
+
+    /// The id of its request, if it is one.
+    pub(super) fn id(&self) -> Option<&Id> {
+        match self {
+            Self::One(running) => Some(&running.asked.id),
+            Self::Many(_) => None,
+        }
+    }
+
+    /// The response has become a stream.
+    pub(super) fn stream(&mut self) {
+        match self {
+            Self::One(_) => {}
+            Self::Many(batch) => batch.stream(),
+        }
+    }
+
+    /// Ends it early.
+    pub(super) fn cancel(&self, reason: &str) {
+        match self {
+            Self::One(running) => running.cancel(reason),
+            Self::Many(batch) => batch.cancel(reason),
+        }
+    }
+
+    /// What its answers hold of the memory for large messages.
+    pub(super) fn budget(&self) -> &Budget {
+        match self {
+            Self::One(running) => &running.budget,
+            Self::Many(batch) => batch.budget(),
+        }
+    }
 }
 
 /// What comes next of a call.
@@ -56,24 +116,28 @@ pub(super) enum Next {
 }
 
 impl Running {
-    /// Starts a call. After each `keep_alive` without a message there is a [`Next::Silence`].
+    /// Starts a call. After each `keep_alive` without a message there is a [`Next::Silence`]; in a session, there is
+    /// a first one earlier.
     pub(super) fn start(endpoint: &Endpoint, prepared: Prepared, keep_alive: Duration) -> Self {
         let Prepared { call, asked, events, logs, asks, questions, flight, session } = prepared;
         let (gateway, cancel) = (Arc::clone(&endpoint.gateway), call.cancel.clone());
+        let kept = session.clone();
         let running = async move {
-            let _kept = (flight, session);
+            let _kept = (flight, kept);
             ask::carry(&gateway, call, asks).await
         };
         let budget = endpoint.gateway.metrics().budget().clone();
-        let abandoned = endpoint.abandoned.clone();
-        let call = Carried { call: Some(running.boxed()), cancel, era: asked.era, abandoned };
-        let quiet_until = Instant::now().checked_add(keep_alive);
-        Self { call, events, questions, asked, logs, budget, ended: None, keep_alive, quiet_until }
+        let detached = Arc::clone(&endpoint.detached);
+        let call = Carried { call: Some(running.boxed()), cancel, era: asked.era, detached };
+        // One that a client can come back to becomes a stream before long.
+        let patience = if session.is_some() { keep_alive.min(PROMPT) } else { keep_alive };
+        let quiet_until = Instant::now().checked_add(patience);
+        Self { call, events, questions, asked, session, logs, budget, ended: None, keep_alive, quiet_until }
     }
 
-    /// What its answer holds of the memory for large messages.
-    pub(super) fn budget(&self) -> &Budget {
-        &self.budget
+    /// Ends the call early.
+    pub(super) fn cancel(&self, reason: &str) {
+        self.call.cancel.cancel(reason);
     }
 
     /// Waits for what comes next. Events that were sent before the end come before it.
@@ -122,7 +186,7 @@ impl Running {
     }
 }
 
-async fn until(instant: Option<Instant>) {
+pub(super) async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
         None => std::future::pending().await,
@@ -152,7 +216,7 @@ struct Carried {
     call: Option<BoxFuture<'static, Result<Outcome, GatewayError>>>,
     cancel: Cancel,
     era: Era,
-    abandoned: TaskTracker,
+    detached: Arc<Detached>,
 }
 
 impl Carried {
@@ -168,12 +232,17 @@ impl Carried {
 impl Drop for Carried {
     fn drop(&mut self) {
         let Some(call) = self.call.take() else { return };
-        match (self.era, Handle::try_current()) {
+        let place = (self.era == Era::Legacy).then(|| self.detached.enter()).flatten();
+        match (place, Handle::try_current()) {
             // Its events find nobody and are dropped. Its deadline bounds it.
-            (Era::Legacy, Ok(runtime)) if self.abandoned.len() < MAX_ABANDONED => {
-                drop(self.abandoned.spawn_on(call, &runtime));
+            (Some(place), Ok(runtime)) => {
+                let call = async move {
+                    let _kept = place;
+                    call.await
+                };
+                drop(self.detached.tasks().spawn_on(call, &runtime));
             }
-            (Era::Legacy | Era::Modern, _) => self.cancel.cancel(DISCONNECTED),
+            _ => self.cancel.cancel(DISCONNECTED),
         }
     }
 }

@@ -2,10 +2,9 @@
 //! of events.
 //!
 //! The status is decided as late as possible, because in the modern revision it follows from the outcome.
-//! The client that goes away drops the response.
+//! The client that goes away drops the response; in a session, it can come back to it.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -14,10 +13,11 @@ use futures_util::stream;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 
-use super::endpoint::{Endpoint, Prepared};
+use super::endpoint::Endpoint;
 use super::media::Accepts;
 use super::reply::Reply;
-use super::running::{Next, Running};
+use super::resumption;
+use super::running::{Next, Source};
 use crate::exchange::Budget;
 use crate::wire::sse;
 
@@ -25,30 +25,25 @@ use crate::wire::sse;
 pub(super) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Carries a call to its end, or to the first thing that must be sent before it.
+/// Carries what a POST has under way to its end, or to the first thing that must be sent before it.
 ///
 /// Cancel safe: dropping the future, or the body of the response, is the client's going away.
-pub(super) async fn carry(endpoint: &Endpoint, prepared: Prepared, accepts: Accepts) -> Response {
-    let keep_alive = endpoint.gateway.config().sessions.keep_alive;
-    let mut running = Running::start(endpoint, prepared, keep_alive);
-    loop {
-        match running.next().await {
-            Next::Ended(reply) if !accepts.takes_json() => return one_event(reply, running.budget()),
+pub(super) async fn carry(endpoint: &Endpoint, mut source: Source, accepts: Accepts) -> Response {
+    let first = loop {
+        match source.next().await {
+            Next::Ended(reply) if !accepts.takes_json() && !reply.body.is_empty() => {
+                return one_event(reply, source.budget());
+            }
             Next::Ended(reply) => return respond(reply),
             Next::Message(_) | Next::Silence if !accepts.takes_stream() => {}
-            Next::Message(message) => return rest(running, sse::write_event(None, None, &message)),
-            Next::Silence => return rest(running, KEEP_ALIVE),
+            Next::Message(message) => break Some(message),
+            Next::Silence => break None,
         }
-    }
-}
-
-/// Carries a call to its end and drops its events.
-pub(super) async fn finish(endpoint: &Endpoint, prepared: Prepared) -> Reply {
-    let mut running = Running::start(endpoint, prepared, Duration::MAX);
-    loop {
-        if let Next::Ended(reply) = running.next().await {
-            return reply;
-        }
+    };
+    source.stream();
+    match source.session().cloned() {
+        Some(session) => resumption::carry(endpoint, (source, session), first),
+        None => rest(source, first),
     }
 }
 
@@ -85,20 +80,21 @@ pub(super) fn event_stream(body: Body) -> Response {
     response
 }
 
-/// The rest of a call as a stream that begins with `first`.
-fn rest(running: Running, first: Bytes) -> Response {
-    let frames = stream::unfold((Some(first), Some(running)), |(first, running)| async move {
+/// The rest of it as a stream that begins with `first`, and ends with its connection.
+pub(super) fn rest(source: Source, first: Option<Bytes>) -> Response {
+    let first = first.map_or(KEEP_ALIVE, |message| sse::write_event(None, None, &message));
+    let frames = stream::unfold((Some(first), Some(source)), |(first, source)| async move {
         if let Some(first) = first {
-            return Some((Ok::<_, Infallible>(first), (None, running)));
+            return Some((Ok::<_, Infallible>(first), (None, source)));
         }
-        let mut running = running?;
-        match running.next().await {
+        let mut source = source?;
+        match source.next().await {
             Next::Message(message) => {
-                Some((Ok(sse::write_event(None, None, &message)), (None, Some(running))))
+                Some((Ok(sse::write_event(None, None, &message)), (None, Some(source))))
             }
-            Next::Silence => Some((Ok(KEEP_ALIVE), (None, Some(running)))),
+            Next::Silence => Some((Ok(KEEP_ALIVE), (None, Some(source)))),
             Next::Ended(reply) => {
-                let frame = running.budget().hold(sse::write_event(None, None, &reply.body));
+                let frame = source.budget().hold(sse::write_event(None, None, &reply.body));
                 Some((Ok(frame), (None, None)))
             }
         }

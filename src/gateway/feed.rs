@@ -39,6 +39,11 @@ impl Feed {
 pub struct Seen(Vec<(ListKind, Box<str>)>);
 
 impl Seen {
+    /// The digests.
+    pub fn digests(&self) -> impl Iterator<Item = (ListKind, &str)> {
+        self.0.iter().map(|(kind, digest)| (*kind, &**digest))
+    }
+
     fn of(&self, kind: ListKind) -> Option<&str> {
         self.0.iter().find(|(seen, _)| *seen == kind).map(|(_, digest)| &**digest)
     }
@@ -48,6 +53,12 @@ impl Seen {
             Some((_, there)) => *there = digest,
             None => self.0.push((kind, digest)),
         }
+    }
+}
+
+impl FromIterator<(ListKind, Box<str>)> for Seen {
+    fn from_iter<T: IntoIterator<Item = (ListKind, Box<str>)>>(digests: T) -> Self {
+        Self(digests.into_iter().collect())
     }
 }
 

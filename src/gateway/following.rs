@@ -20,7 +20,14 @@ use crate::telemetry::Subscribed;
 /// The resources that one session, or one subscription, follows. What is in it is given back when it is
 /// dropped, or [`Following::clear`]ed. At most `limits.subscriptions_per_session` of them.
 #[derive(Debug, Default)]
-pub struct Following(Mutex<Vec<Followee>>);
+pub struct Following(Mutex<Followees>);
+
+#[derive(Debug, Default)]
+struct Followees {
+    all: Vec<Followee>,
+    /// How many updates were given out.
+    given: u64,
+}
 
 /// One resource that a client follows.
 #[derive(Debug)]
@@ -31,6 +38,10 @@ struct Followee {
     /// The place of its upstream.
     upstream: usize,
     follow: Follow,
+    /// Which of the updates that were given out was the last one of this.
+    given_as: u64,
+    /// Whether one that was given out has not arrived.
+    is_due_again: bool,
     _place: OwnedSemaphorePermit,
     _counted: Subscribed,
 }
@@ -97,7 +108,7 @@ impl Following {
         call: &AdmittedCall,
     ) -> Result<Pending<'a>, GatewayError> {
         let target = call.target();
-        let mut all = self.lock();
+        let all = &mut self.lock().all;
         let known = all.iter_mut().find(|followee| &*followee.exposed == exposed);
         if known.is_some_and(|known| known.upstream == target.upstream && known.native == target.native) {
             return Ok(Pending { following: self, exposed, is_old: true });
@@ -123,6 +134,8 @@ impl Following {
             native: Arc::clone(&target.native),
             upstream: target.upstream,
             follow: upstream.followed().enter(&target.native),
+            given_as: 0,
+            is_due_again: false,
             _place: place,
             _counted: gateway.metrics.subscribed(upstream.name()),
         });
@@ -131,12 +144,24 @@ impl Following {
 
     /// Follows a resource no longer; nothing happens where it is not followed.
     pub fn leave(&self, exposed: &str) {
-        self.lock().retain(|followee| &*followee.exposed != exposed);
+        self.lock().all.retain(|followee| &*followee.exposed != exposed);
     }
 
     /// Follows nothing any more.
     pub fn clear(&self) {
-        self.lock().clear();
+        self.lock().all.clear();
+    }
+
+    /// How many updates were given out so far.
+    pub fn given(&self) -> u64 {
+        self.lock().given
+    }
+
+    /// Only the first `given` updates have arrived: what was given out after them is given out again.
+    pub fn rewind(&self, given: u64) {
+        for followee in &mut self.lock().all {
+            followee.is_due_again |= followee.given_as > given;
+        }
     }
 
     /// The next update that was not given out yet, by the URI that the client knows, of a resource that
@@ -146,26 +171,36 @@ impl Following {
         (config, current): (&Config, &Current),
         principal: &Principal,
     ) -> Option<Arc<str>> {
-        let mut all = self.lock();
+        let Followees { all, given } = &mut *self.lock();
         all.iter_mut().find_map(|followee| {
-            while let Some(uri) = followee.follow.next() {
-                if uri == followee.native {
-                    return Some(followee.exposed.as_ref().into());
-                }
-                if is_admitted(config, principal, followee.upstream, (ListKind::Resources, &uri, &uri)) {
-                    return Some(followee.expose(current, &uri));
-                }
-            }
-            None
+            let uri = followee.next((config, current), principal)?;
+            *given += 1;
+            followee.given_as = *given;
+            Some(uri)
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Followee>> {
+    fn lock(&self) -> MutexGuard<'_, Followees> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Followee {
+    fn next(&mut self, (config, current): (&Config, &Current), principal: &Principal) -> Option<Arc<str>> {
+        if std::mem::take(&mut self.is_due_again) {
+            return Some(self.exposed.as_ref().into());
+        }
+        while let Some(uri) = self.follow.next() {
+            if uri == self.native {
+                return Some(self.exposed.as_ref().into());
+            }
+            if is_admitted(config, principal, self.upstream, (ListKind::Resources, &uri, &uri)) {
+                return Some(self.expose(current, &uri));
+            }
+        }
+        None
+    }
+
     /// What is below the resource, tagged where the resource is.
     fn expose(&self, current: &Current, uri: &str) -> Arc<str> {
         let tags = current.snapshot.tags(self.upstream);

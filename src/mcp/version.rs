@@ -66,6 +66,12 @@ impl ProtocolVersion {
         self == Self::V2025_03_26
     }
 
+    /// Whether streams begin with an event that has an id and no message. Older clients take that for a broken one.
+    #[must_use]
+    pub fn has_priming_events(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
     /// Whether implementations have titles.
     #[must_use]
     pub fn has_titles(self) -> bool {

@@ -101,6 +101,16 @@ metrics! {
         "Sessions opened."
     STREAMS_OPEN Kind::Gauge, "waypost_streams_open" ["kind"]
         "Streams that stay open to tell clients of changes, now."
+    CALLS_DETACHED Kind::Gauge, "waypost_calls_detached" []
+        "Calls whose client has lost its connection, now; `limits.detached_calls` bounds them."
+    KEPT_EVENTS Kind::Gauge, "waypost_kept_events" []
+        "Events of streams that are kept now for clients that lose their connection; `limits.kept_events` bounds them."
+    KEPT_EVENT_BYTES Kind::Gauge, "waypost_kept_event_bytes" []
+        "Bytes of those events; `limits.kept_bytes` bounds them."
+    KEPT_EVENTS_DROPPED Kind::Counter, "waypost_kept_events_dropped_total" ["limit"]
+        "Events that a limit of one session, or of all, did not let be kept until `sessions.resume_window` was over."
+    STREAMS_RESUMED Kind::Counter, "waypost_streams_resumed_total" ["kind" "found"]
+        "Streams of calls and of sessions that clients came back to (`Last-Event-ID`)."
     TABLE_ENTRIES Kind::Gauge, "waypost_table_entries" ["table"]
         "Entries of tables that have no gauge of their own, now; see below."
     MESSAGE_BYTES Kind::Gauge, "waypost_message_bytes" []
@@ -159,8 +169,13 @@ static LABELS: &[(&str, &str)] = &[
     ("table", "`open_questions`, `departed_sessions`, `edge_callers` or `listed_tasks`; see what grows."),
     (
         "kind",
-        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`. `connection`: one of HTTP+SSE.",
+        "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`. `connection`: one of HTTP+SSE. `call`: the stream of a call.",
     ),
+    (
+        "found",
+        "What was found of a stream that a client came back to. `whole`: all that it had not received. `gap`: not all of that. `gone`: nothing.",
+    ),
+    ("limit", "`session`: a limit of one session. `total`: one of all sessions together."),
 ];
 
 /// What grows with what clients and upstreams do: what it is, what bounds it, and the gauge that shows it.
@@ -182,6 +197,13 @@ static GROWING: &[(&str, &str, &str)] = &[
         "`limits.parked_calls`, `limits.answer_timeout`",
         "waypost_parked_calls",
     ),
+    ("Calls whose client has lost its connection", "`limits.detached_calls`", "waypost_calls_detached"),
+    (
+        "Events that are kept for clients that lose their connection",
+        "`limits.kept_events`, `sessions.resume_window`",
+        "waypost_kept_events",
+    ),
+    ("Bytes of those", "`limits.kept_bytes`", "waypost_kept_event_bytes"),
     ("Resources that clients have subscribed to", "`limits.subscriptions`", "waypost_resource_subscriptions"),
     ("Bytes of large messages", "`limits.memory`", "waypost_message_bytes"),
     ("Tools that are not called for now", "1,024 of one upstream", "waypost_tool_breakers_open"),

@@ -57,7 +57,12 @@ pub struct Metrics {
     pub(super) sessions: Family<IntGauge>,
     pub(super) sessions_opened: Family<IntCounter>,
     streams_open: Family<IntGauge>,
-    subscriptions: Family<IntGauge>,
+    pub(super) detached: Family<IntGauge>,
+    pub(super) kept_events: Family<IntGauge>,
+    pub(super) kept_bytes: Family<IntGauge>,
+    pub(super) kept_dropped: Family<IntCounter>,
+    pub(super) resumed: Family<IntCounter>,
+    pub(super) subscriptions: Family<IntGauge>,
     pub(super) subscriptions_lost: Family<IntCounter>,
     pub(super) refused: Family<IntCounter>,
     pub(super) credentials_refused: Family<IntCounter>,
@@ -67,6 +72,7 @@ pub struct Metrics {
     build: Family<IntGauge>,
     start: Family<Gauge>,
     budget: Budget,
+    pub(super) gap_lines: Throttle,
     pub(super) noise_lines: Throttle,
     pub(super) missed_lines: Throttle,
     pub(super) refusal_lines: Throttle,
@@ -107,6 +113,11 @@ impl Default for Metrics {
             sessions: Family::new(&list::SESSIONS),
             sessions_opened: Family::new(&list::SESSIONS_OPENED),
             streams_open: Family::new(&list::STREAMS_OPEN),
+            detached: Family::new(&list::CALLS_DETACHED),
+            kept_events: Family::new(&list::KEPT_EVENTS),
+            kept_bytes: Family::new(&list::KEPT_EVENT_BYTES),
+            kept_dropped: Family::new(&list::KEPT_EVENTS_DROPPED),
+            resumed: Family::new(&list::STREAMS_RESUMED),
             subscriptions: Family::new(&list::SUBSCRIPTIONS),
             subscriptions_lost: Family::new(&list::SUBSCRIPTIONS_LOST),
             refused: Family::new(&list::REQUESTS_REFUSED),
@@ -117,6 +128,7 @@ impl Default for Metrics {
             build: Family::new(&list::BUILD_INFO),
             start: Family::new(&list::START_TIME),
             budget: Budget::new(usize::MAX),
+            gap_lines: Throttle::new(LINES_PER_MINUTE, minute),
             noise_lines: Throttle::new(1, minute),
             missed_lines: Throttle::new(1, minute),
             refusal_lines: Throttle::new(LINES_PER_MINUTE, minute),
@@ -176,6 +188,7 @@ impl Metrics {
         for kind in StreamKind::ALL {
             self.streams_open.cell(&[kind.as_str()]);
         }
+        self.start_resumption_at_zero();
     }
 
     fn register_upstream(&self, upstream: &str) {
@@ -272,15 +285,6 @@ impl Metrics {
         OpenStream(gauge)
     }
 
-    /// Counts a resource of `upstream` as followed until the guard is dropped.
-    pub fn subscribed(&self, upstream: &str) -> Subscribed {
-        let gauge = self.subscriptions.cell(&[upstream]);
-        if let Some(gauge) = &gauge {
-            gauge.inc();
-        }
-        Subscribed(gauge)
-    }
-
     /// Everything, as Prometheus text (`version=0.0.4`). Reads files under `/proc`: not for a thread that
     /// serves others meanwhile.
     #[must_use]
@@ -322,6 +326,11 @@ impl Metrics {
             self.sessions.collect(),
             self.sessions_opened.collect(),
             self.streams_open.collect(),
+            self.detached.collect(),
+            self.kept_events.collect(),
+            self.kept_bytes.collect(),
+            self.kept_dropped.collect(),
+            self.resumed.collect(),
             self.entries.collect(),
             gauge(&list::MESSAGE_BYTES, Some(self.budget.held() as u64)),
             self.subscriptions.collect(),
@@ -432,19 +441,6 @@ impl Table {
 pub struct Entered(Option<IntGauge>);
 
 impl Drop for Entered {
-    fn drop(&mut self) {
-        if let Some(gauge) = &self.0 {
-            gauge.dec();
-        }
-    }
-}
-
-/// A resource that somebody follows, as long as this lives.
-#[derive(Debug)]
-#[must_use = "nobody counts as following it once this is dropped"]
-pub struct Subscribed(Option<IntGauge>);
-
-impl Drop for Subscribed {
     fn drop(&mut self) {
         if let Some(gauge) = &self.0 {
             gauge.dec();

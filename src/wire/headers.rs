@@ -12,6 +12,8 @@ use http::HeaderName;
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The session that a request belongs to. Legacy revisions only.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The last event that a client has received of a stream that it comes back to. Legacy revisions only.
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The method of the request in the body. Modern revisions only.
 pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// What the request in the body names. Modern revisions only.

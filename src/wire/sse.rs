@@ -216,6 +216,14 @@ pub fn write_event(event: Option<&str>, id: Option<&str>, data: &[u8]) -> Bytes 
     frame.freeze()
 }
 
+/// An event without a message, from which a client can come back, and how long it is to wait before it does.
+///
+/// Spec: 2025-11-25, basic/transports, "Sending Messages to the Server".
+pub fn write_priming(id: &str, retry: Duration) -> Bytes {
+    let event = write_event(None, Some(id), b"");
+    [format!("retry: {}\n", retry.as_millis()).as_bytes(), &event].concat().into()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -305,6 +313,14 @@ mod tests {
             "event: message\nid: 1-2\ndata: {\ndata:  \"a\":\ndata: 1}\n\n"
         );
         assert_eq!(write_event(Some("a\nb"), Some("c\0"), b""), "data: \n\n");
+    }
+
+    #[test]
+    fn priming_is_an_event_with_an_id_and_nothing_else() {
+        let frame = write_priming("1-0", Duration::from_secs(2));
+        assert_eq!(frame, "retry: 2000\nid: 1-0\ndata: \n\n");
+        let retry = Some(Duration::from_secs(2));
+        assert_eq!(decode(&[&frame]), [Event { id: Some("1-0".into()), retry, ..Event::default() }]);
     }
 
     proptest! {

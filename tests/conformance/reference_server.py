@@ -22,6 +22,7 @@ import uvicorn
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from mcp.shared.message import ServerMessageMetadata
@@ -178,6 +179,34 @@ async def with_progress(ctx: Any, params: types.CallToolRequestParams) -> Result
             await anyio.sleep(0.05)
         await ctx.session.report_progress(progress, 100)
     return text("Reported progress three times.")
+
+
+@tool("test_reconnection", "Closes the stream of its call, and answers to a client that comes back")
+async def reconnection(ctx: Any, params: types.CallToolRequestParams) -> Result:
+    if ctx.close_sse_stream is not None:
+        await ctx.close_sse_stream()
+    # Long enough for whoever is between the two to have begun a stream of its own.
+    await anyio.sleep(1)
+    return text("Reconnected.")
+
+
+class Events(EventStore):
+    """All events since the start: those of a test."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[str, types.JSONRPCMessage | None]] = []
+
+    async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
+        self.kept.append((stream_id, message))
+        return str(len(self.kept))
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        last = int(last_event_id)
+        stream = self.kept[last - 1][0]
+        for number, (of, message) in enumerate(self.kept[last:], last + 1):
+            if of == stream and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream
 
 
 # Schemas and headers
@@ -617,7 +646,8 @@ def main() -> None:
         case ["stdio"]:
             anyio.run(serve_stdio, server)
         case ["http", port]:
-            uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=int(port), log_level="warning")
+            app = server.streamable_http_app(event_store=Events(), retry_interval=100)
+            uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="warning")
         case _:
             sys.exit(__doc__)
 

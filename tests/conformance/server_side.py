@@ -15,7 +15,7 @@ REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
 LISTS = {"2025-06-18": "2025-11-25"}
 CONDITIONS = {"@legacy", "@modern", "@stdio", "@http"}
 # The suite runs these and does not score them: its authors have put them on hold.
-NOT_JUDGED = re.compile(r"tasks-status-notifications|server-sse-polling")
+NOT_JUDGED = re.compile(r"tasks-status-notifications")
 
 
 @dataclass

@@ -22,6 +22,7 @@ mod pipe;
 mod policy;
 mod rates;
 mod resources;
+mod resume;
 mod schemas;
 mod sessions;
 mod stdio;

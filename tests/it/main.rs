@@ -15,6 +15,7 @@
     reason = "a test may stop at once, and drives processes, threads and sockets by hand"
 )]
 
+mod cli;
 mod container;
 mod deadlines;
 mod direct;

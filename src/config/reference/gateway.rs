@@ -133,6 +133,11 @@ pub(crate) static LIMITS: Table = Table {
         &SESSIONS_MAX,
         &STREAMS,
         &PIPE_CALLS,
+        &DETACHED_CALLS,
+        &KEPT_EVENTS,
+        &KEPT_EVENTS_PER_SESSION,
+        &KEPT_BYTES,
+        &KEPT_BYTES_PER_SESSION,
         &HEADER_TIMEOUT,
         &BODY_TIMEOUT,
         &LIST_ITEMS,
@@ -194,6 +199,38 @@ pub(crate) static PIPE_CALLS: Key<Bounded<u64>> = Key {
     about: "Requests of the client of `waypost stdio`, or of one connection over HTTP+SSE, that are under way at the same \
             time; one more is refused.",
     form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static DETACHED_CALLS: Key<Bounded<u64>> = Key {
+    name: "detached_calls",
+    about: "Calls of clients up to 2025-11-25 that go on though their connection is lost, all together; of one more, \
+            the loss ends it.",
+    form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static KEPT_EVENTS: Key<Bounded<u64>> = Key {
+    name: "kept_events",
+    about: "Events of streams that are kept, all sessions together, for clients that lose their connection; of more, \
+            the oldest go.",
+    form: Bounded { default: Some(100_000), min: 1, max: 100_000_000 },
+};
+
+pub(crate) static KEPT_EVENTS_PER_SESSION: Key<Bounded<u64>> = Key {
+    name: "kept_events_per_session",
+    about: "The same, of one session.",
+    form: Bounded { default: Some(1_000), min: 1, max: 1_000_000 },
+};
+
+pub(crate) static KEPT_BYTES: Key<Bounded<Bytes>> = Key {
+    name: "kept_bytes",
+    about: "Size of those events, all sessions together.",
+    form: Bounded { default: Some(Bytes(64 << 20)), min: Bytes(1 << 10), max: Bytes(1 << 36) },
+};
+
+pub(crate) static KEPT_BYTES_PER_SESSION: Key<Bounded<Bytes>> = Key {
+    name: "kept_bytes_per_session",
+    about: "The same, of one session. In place of an answer that is larger, an error is kept.",
+    form: Bounded { default: Some(Bytes(8 << 20)), min: Bytes(1 << 10), max: Bytes(1 << 30) },
 };
 
 pub(crate) static HEADER_TIMEOUT: Key<Bounded<Duration>> = Key {
@@ -337,7 +374,7 @@ pub(crate) static SESSIONS_KEY: Key<Nested> =
 pub(crate) static SESSIONS: Table = Table {
     path: "sessions",
     about: "Sessions of clients up to 2025-11-25, and open streams.",
-    keys: &[&IDLE_TIMEOUT, &KEEP_ALIVE, &SESSION_KEY],
+    keys: &[&IDLE_TIMEOUT, &KEEP_ALIVE, &RESUME_WINDOW, &SESSION_KEY],
     later: &[],
     foreign: &[],
     aliases: &[("ttl", "idle_timeout"), ("timeout", "idle_timeout"), ("secret", "key")],
@@ -346,6 +383,17 @@ upstreams:
   time: {command: uvx, args: [mcp-server-time]}
 sessions: {idle_timeout: 10m, key: {env: WAYPOST_SESSION_KEY}}
 ",
+};
+
+pub(crate) static RESUME_WINDOW: Key<Bounded<Duration>> = Key {
+    name: "resume_window",
+    about: "How long a client may take to come back to a call whose connection was lost (`Last-Event-ID`): so long the \
+            events of its stream are kept, and the call goes on with nobody there to hear its end.",
+    form: Bounded {
+        default: Some(Duration::from_secs(300)),
+        min: Duration::from_millis(100),
+        max: Duration::from_secs(86_400),
+    },
 };
 
 pub(crate) static IDLE_TIMEOUT: Key<Bounded<Duration>> = Key {

@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::downstream::for_test::{Ask, Bench};
+use crate::downstream::for_test::{Ask, Bench, data};
 
 /// An open stream.
 struct Open {
@@ -29,12 +29,12 @@ impl Open {
         Some(String::from_utf8(piece.to_vec()).unwrap())
     }
 
-    /// The next message; comments are passed over.
+    /// The next message; comments and events without one are passed over.
     async fn message(&mut self) -> Option<Value> {
         loop {
             let piece = self.piece().await?;
-            if let Some(data) = piece.strip_prefix("data: ") {
-                return Some(serde_json::from_str(data).unwrap());
+            if let Some(message) = data(&piece) {
+                return Some(message);
             }
         }
     }
@@ -66,7 +66,7 @@ async fn chg_01_a_session_hears_that_its_list_has_changed() {
     let session = bench.session("2025-11-25").await;
     let mut open = Open::new(&bench, get(&session)).await;
     assert_eq!((open.status, &*open.kind), (StatusCode::OK, "text/event-stream"));
-    assert!(open.piece().await.unwrap().starts_with(':'), "something to show that the stream is open");
+    assert!(open.piece().await.unwrap().starts_with("retry: "), "something to show that the stream is open");
     assert!(open.is_silent().await);
     bench.offer(&["echo"]);
     let expected = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});

@@ -56,7 +56,8 @@ async fn each_element_of_a_batch_is_a_message_of_its_own() {
     let handshake =
         r#"{"jsonrpc":"2.0","id":4,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}"#;
     let body = format!("[{call}, 7 ,{handshake},{PING},{NOTE}]");
-    let got = bench.send(Ask::post(body).bearer("a").header("mcp-session-id", &session)).await;
+    let ask = Ask::post(body).bearer("a").header("mcp-session-id", &session);
+    let got = bench.send(ask.header("accept", "application/json")).await;
     assert_eq!(got.status, 200);
     let answers = got.json();
     assert_eq!(answers[0]["id"], 3);
@@ -64,6 +65,41 @@ async fn each_element_of_a_batch_is_a_message_of_its_own() {
     assert_eq!(answers[1]["error"]["code"], -32600);
     assert_eq!((&answers[2]["id"], &answers[2]["error"]["code"]), (&json!(4), &json!(-32600)));
     assert_eq!((&answers[3]["id"], &answers[3]["error"]["code"]), (&json!("p"), &json!(429)));
+}
+
+fn call(id: &str, tool: &str) -> String {
+    let params = json!({"name": tool, "arguments": {}, "_meta": {"progressToken": id}});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+}
+
+#[tokio::test]
+async fn what_calls_of_a_batch_say_makes_its_answer_a_stream() {
+    let bench = Bench::new(|_| {}).await;
+    let session = bench.session("2025-03-26").await;
+    let body = format!("[{},{PING},{},{NOTE}]", call("a", "up__talk"), call("b", "up__talk"));
+    let got = bench.send(Ask::post(body).bearer("a").header("mcp-session-id", &session)).await;
+    let events = got.events();
+    let mut answers: Vec<&str> = events.iter().filter_map(|event| event["id"].as_str()).collect();
+    answers.sort_unstable();
+    assert_eq!(answers, ["a", "b", "p"], "each answer once, as a message of its own");
+    for id in ["a", "b"] {
+        let of = |event: &&Value| event["params"]["progressToken"] == id || event["id"] == id;
+        let methods: Vec<_> = events.iter().filter(of).map(|event| event["method"].as_str()).collect();
+        assert_eq!(methods, [Some("notifications/progress"), None], "{id}: progress, then the answer");
+    }
+    let back = Ask::new(http::Method::GET, "/mcp").bearer("a").header("mcp-session-id", &session);
+    let rest = bench.send(back.header("last-event-id", &got.event_ids()[0])).await;
+    assert_eq!(rest.events(), events[1..], "and it can be come back to");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_takes_long_is_a_stream_and_gives_what_is_there() {
+    let bench = Bench::new(|_| {}).await;
+    let session = bench.session("2025-03-26").await;
+    let body = format!("[{},{PING}]", call("a", "up__late"));
+    let got = bench.send(Ask::post(body).bearer("a").header("mcp-session-id", &session)).await;
+    let ids: Vec<_> = got.events().iter().map(|event| event["id"].clone()).collect();
+    assert_eq!(ids, ["p", "a"]);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, LOCATION, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use secrecy::ExposeSecret;
 use tokio::runtime::Handle;
@@ -26,7 +26,7 @@ use crate::outbound::{Client, Received, Unusable, path};
 use crate::upstream::credentials::TokenSource;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
-use crate::wire::headers::SESSION_ID;
+use crate::wire::headers::{LAST_EVENT_ID, SESSION_ID};
 
 pub(in crate::upstream) use answer::EventStream;
 
@@ -35,7 +35,6 @@ const ASIDE: Duration = Duration::from_secs(5);
 /// How many answers to questions of the server may be on their way.
 const ASIDES: usize = 16;
 /// The header that asks for a stream to go on behind an event.
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// What every request says of its sender.
 const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("waypost/", env!("CARGO_PKG_VERSION")));
 

@@ -146,15 +146,21 @@ fn s2c_01_refusals_reach_a_modern_server_as_far_as_it_has_them() {
 }
 
 #[test]
-fn s2c_05_a_client_that_goes_away_ends_its_call() {
+fn s2c_05_a_question_waits_for_its_client_until_the_session_ends() {
     let legacy = Legacy::start();
     let gateway = Config::new().upstream("up", &legacy.up).ready();
     let client = able(&gateway);
     let mut stream = client.calling("up__ask", r#"{"nonce":"n"}"#).open();
+    stream.wait_comment();
+    let last = stream.last_id.clone().expect("an id");
     let first = next(&mut stream);
     stream.hang_up();
+    let back = client.bodyless("GET").header("Accept", "text/event-stream");
+    let mut stream = back.header("Last-Event-ID", &last).open();
+    assert_eq!(next(&mut stream), first, "the question is there again");
+    assert!(legacy.up.of_method("notifications/cancelled").is_empty(), "a lost connection is no cancel");
+    assert_eq!(client.bodyless("DELETE").send().status, 204);
     legacy.up.wait_method("notifications/cancelled");
-    answer(&client, &first, r#""result":{"action":"accept"}"#);
     let is_empty = || (gateway.metrics().sum("waypost_parked_calls", &[]) < 0.5).then_some(());
     eventually("nothing is parked", is_empty);
 }

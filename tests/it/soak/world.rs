@@ -62,7 +62,7 @@ impl World {
         let mut config = Config::new()
             .set("log", json!({"level": "info"}))
             .set("limits", json!({"message": "1MiB", "answer_timeout": "2s", "body_timeout": "1s", "header_timeout": "5s"}))
-            .set("sessions", json!({"idle_timeout": "2s", "keep_alive": "500ms"}))
+            .set("sessions", json!({"idle_timeout": "2s", "keep_alive": "500ms", "resume_window": "2s"}))
             .upstream(NEIGHBOUR, &neighbour);
         for server in &servers {
             config = config.upstream_with(server.name, &server.up, keys.clone());

@@ -109,7 +109,8 @@ impl Request {
         let head = head?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let status = head.second().parse().map_err(io::Error::other)?;
         let body = Body::new(head.framing());
-        Ok(Open { status, head, reader, body, buffer: Vec::new(), comments: 0, ready: Vec::new() })
+        let (buffer, ready) = (Vec::new(), Vec::new());
+        Ok(Open { status, head, reader, body, buffer, comments: 0, ready, last_id: None })
     }
 }
 
@@ -122,8 +123,10 @@ pub struct Open {
     body: Body,
     buffer: Vec<u8>,
     ready: Vec<SseEvent>,
-    /// Comment lines seen so far.
+    /// Comment lines, and events without a message, seen so far.
     pub comments: usize,
+    /// The id of the last event, with a message or without, that was given out or passed over.
+    pub last_id: Option<String>,
 }
 
 impl Open {
@@ -136,7 +139,7 @@ impl Open {
         Response { status: self.status, head: self.head, body }
     }
 
-    /// The next server-sent event; `None` at the end of the stream.
+    /// The next server-sent event with a message; `None` at the end of the stream.
     pub fn event(&mut self) -> Option<SseEvent> {
         self.try_event().expect("a stream that ends as it should")
     }
@@ -145,16 +148,30 @@ impl Open {
     pub fn try_event(&mut self) -> io::Result<Option<SseEvent>> {
         loop {
             if !self.ready.is_empty() {
-                return Ok(Some(self.ready.remove(0)));
+                let event = self.ready.remove(0);
+                self.last_id = event.id.clone().or(self.last_id.take());
+                return Ok(Some(event));
             }
             let piece = self.body.piece(&mut self.reader)?;
             if piece.is_empty() {
                 return Ok(None);
             }
-            let may_end = piece.contains(&b'\n');
-            self.buffer.extend(piece);
-            if may_end {
-                self.ready = take_events(&mut self.buffer, &mut self.comments);
+            self.take(&piece);
+        }
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        self.buffer.extend(piece);
+        if !piece.contains(&b'\n') {
+            return;
+        }
+        for event in take_events(&mut self.buffer, &mut self.comments) {
+            match event.data.is_empty() {
+                true => {
+                    self.comments += 1;
+                    self.last_id = event.id.or(self.last_id.take());
+                }
+                false => self.ready.push(event),
             }
         }
     }
@@ -165,15 +182,13 @@ impl Open {
         Some(serde_json::from_str(&event.data).unwrap_or_else(|error| panic!("{error}: {}", event.data)))
     }
 
-    /// Waits for the next comment.
+    /// Waits for the next comment, or event without a message.
     pub fn wait_comment(&mut self) {
         let seen = self.comments;
         while self.comments == seen {
             let piece = self.body.piece(&mut self.reader).expect("a stream that lives");
             assert!(!piece.is_empty(), "the stream ended");
-            self.buffer.extend(piece);
-            let events = take_events(&mut self.buffer, &mut self.comments);
-            self.ready.extend(events);
+            self.take(&piece);
         }
     }
 
@@ -193,11 +208,7 @@ impl Open {
             self.patience(left.max(Duration::from_millis(1)));
             match self.body.piece(&mut self.reader) {
                 Ok(piece) if piece.is_empty() => panic!("the stream ended"),
-                Ok(piece) => {
-                    self.buffer.extend(piece);
-                    let events = take_events(&mut self.buffer, &mut self.comments);
-                    self.ready.extend(events);
-                }
+                Ok(piece) => self.take(&piece),
                 Err(_) => break,
             }
         }
