@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Config, Transport};
 use crate::gateway::Offer;
 use crate::telemetry::{METRICS_CONTENT_TYPE, Metrics};
+use crate::tls::Acceptor;
 
 pub use explain::Explain;
 pub use readiness::{Phase, Readiness};
@@ -91,8 +92,8 @@ impl std::fmt::Debug for AdminState {
 ///
 /// # Errors
 /// If the listener has no address.
-pub async fn serve(
-    listener: TcpListener,
+pub(crate) async fn serve(
+    (listener, tls): (TcpListener, Option<Arc<Acceptor>>),
     state: Arc<AdminState>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
@@ -104,7 +105,7 @@ pub async fn serve(
             Ok::<_, std::convert::Infallible>(answer(state, names, Request::from_parts(head, ())).await)
         }
     });
-    accept::serve(listener, service, shutdown).await;
+    accept::serve((listener, tls), service, shutdown).await;
     Ok(())
 }
 
@@ -298,7 +299,8 @@ mod tests {
             shutdown.cancel();
             texts
         };
-        let (served, texts) = tokio::join!(serve(listener, state_with(offers()), shutdown.clone()), client);
+        let (served, texts) =
+            tokio::join!(serve((listener, None), state_with(offers()), shutdown.clone()), client);
         served.unwrap();
         assert!(texts[0].starts_with("HTTP/1.1 403"), "{}", texts[0]);
         assert!(texts[1].starts_with("HTTP/1.1 200") && texts[1].ends_with("ok\n"), "{}", texts[1]);

@@ -18,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, AdminState, Phase, Readiness};
-use crate::config::Config;
+use crate::config::{Config, ServerTls};
 use crate::gateway::{Gateway, Question, Upstream};
 use crate::telemetry::{Launched, ListenFailed, Listening, Metrics, SignalIgnored, Stopped, Stopping};
+use crate::tls::{Acceptor, Clients};
 use crate::{auth, demo, downstream, upstream};
 
 pub(crate) use look::look;
@@ -31,20 +32,25 @@ const CHILDREN_END: Duration = Duration::from_secs(10);
 /// Serves the configuration until SIGINT or SIGTERM, then drains. A second signal ends at once.
 ///
 /// # Errors
-/// If an address cannot be bound. Upstreams that cannot be reached are no error.
+/// If an address cannot be bound, or certificates cannot be used. Upstreams that cannot be reached are no error.
 pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     let config = Arc::new(config);
+    let tls = certificates("listen.tls", config.listen_tls.as_ref(), MCP)?;
+    let admin_tls = certificates("admin.tls", config.admin_tls.as_ref(), ADMIN)?;
+    let (is_tls, is_admin_tls) = (tls.is_some(), admin_tls.is_some());
     let mcp = bind("listen", config.listen).await?;
-    let admin = optional("admin", config.admin).await?;
+    let admin = optional("admin", config.admin).await?.map(|socket| (socket, admin_tls));
     let demo = optional("demo.listen", config.demo).await?;
     let (address, count) = (mcp.local_addr()?, config.upstreams.len());
     upstream::guard::arm();
     let running = Running::start(config, Sockets { admin, demo });
     let stop = running.endpoint.stop.clone();
-    running.endpoint.spawn(downstream::serve(mcp, Arc::clone(&running.gateway), stop));
+    running.endpoint.spawn(downstream::serve((mcp, tls), Arc::clone(&running.gateway), stop));
     running.readiness.enter(Phase::Serving);
-    Listening { mcp: address, admin: running.admin, upstreams: count }.emit();
+    let scheme = |is_tls: bool| if is_tls { "https" } else { "http" };
+    let schemes = (scheme(is_tls), scheme(is_admin_tls));
+    Listening { mcp: address, admin: running.admin, schemes, upstreams: count }.emit();
     service::is_ready();
     running.run(signals).await;
     Ok(())
@@ -76,7 +82,9 @@ where
     let principal = principal.at(endpoint);
     let signals = Signals::new()?;
     let config = Arc::new(config);
+    let admin_tls = certificates("admin.tls", config.admin_tls.as_ref(), ADMIN)?;
     let admin = if_free("admin", config.admin.filter(|_| config.is_admin_named)).await;
+    let admin = admin.map(|socket| (socket, admin_tls));
     let demo = if_free("demo.listen", config.demo).await;
     let count = config.upstreams.len();
     upstream::guard::arm();
@@ -102,8 +110,23 @@ pub(crate) async fn stand_guard() {
 
 /// The listeners besides that of MCP.
 struct Sockets {
-    admin: Option<TcpListener>,
+    admin: Option<(TcpListener, Option<Arc<Acceptor>>)>,
     demo: Option<TcpListener>,
+}
+
+/// What clients of a listener are offered, and what they need.
+type Terms = (Clients, &'static [&'static [u8]]);
+
+const MCP: Terms = (Clients::MayHave, &downstream::PROTOCOLS);
+const ADMIN: Terms = (Clients::MustHave, &[b"http/1.1"]);
+
+fn certificates(
+    key: &str,
+    files: Option<&ServerTls>,
+    (clients, protocols): Terms,
+) -> anyhow::Result<Option<Arc<Acceptor>>> {
+    let opened = files.map(|files| Acceptor::open(files, clients, protocols)).transpose();
+    Ok(opened.with_context(|| format!("`{key}` cannot be used"))?.map(Arc::new))
 }
 
 async fn optional(key: &str, address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
@@ -177,7 +200,7 @@ impl Running {
         let ports = upstreams.iter().map(|upstream| Arc::clone(upstream) as Arc<dyn Upstream>).collect();
         let gateway = Gateway::new(Arc::clone(&config), Arc::clone(&metrics), ports);
         background.spawn(Arc::clone(&gateway).refresh(background.stop.clone()));
-        let admin = sockets.admin.as_ref().and_then(|socket| socket.local_addr().ok());
+        let admin = sockets.admin.as_ref().and_then(|(socket, _)| socket.local_addr().ok());
         if let Some(socket) = sockets.admin {
             let offers = {
                 let gateway = Arc::clone(&gateway);

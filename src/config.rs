@@ -55,8 +55,12 @@ pub use rules::{Layer, RoleConfig, Rules};
 pub struct Config {
     /// Where MCP is served.
     pub listen: SocketAddr,
+    /// Certificates of that listener; none is plain HTTP.
+    pub listen_tls: Option<ServerTls>,
     /// Where health, metrics and status are served.
     pub admin: Option<SocketAddr>,
+    /// Certificates of that listener; none is plain HTTP.
+    pub admin_tls: Option<ServerTls>,
     /// Whether the file says that, or where.
     pub is_admin_named: bool,
     /// The address of the built-in HTTP demo server, if it is wanted.
@@ -190,6 +194,61 @@ pub struct Http {
     pub headers: Vec<(http::HeaderName, SecretString)>,
     /// Which transport it has, where that is not to be found out.
     pub kind: Option<HttpKind>,
+    /// Access tokens of our own, if it wants them.
+    pub oauth: Option<Box<ClientCredentials>>,
+    /// What is asked of the way to it.
+    pub way: Way,
+}
+
+/// How we get access tokens of our own for a server.
+#[derive(Clone, Debug)]
+pub struct ClientCredentials {
+    /// Where.
+    pub token_url: Url,
+    /// Who we are there.
+    pub client_id: String,
+    /// And how that is believed.
+    pub client_secret: SecretString,
+    /// What is asked for; empty asks for nothing.
+    pub scope: String,
+    /// For which resource. RFC 8707.
+    pub resource: Option<String>,
+    /// For which audience, where that is asked for.
+    pub audience: Option<String>,
+    /// What is asked of the way there.
+    pub way: Way,
+}
+
+/// What is asked of the way to an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// Authorities that its certificate is believed by, in the place of the system's; PEM.
+    pub ca_file: Option<PathBuf>,
+    /// What it is shown: a chain of certificates and their key; PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Where it may be.
+    pub reach: Reach,
+}
+
+/// Where a server may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Anywhere.
+    #[default]
+    Anywhere,
+    /// At addresses of the public internet only.
+    Public,
+}
+
+/// Certificates of a listener, each a file in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerTls {
+    /// Our chain, the certificate for ourselves first.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Authorities that certificates of clients are believed by; without it, nobody is asked for one.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// A transport over HTTP.
@@ -208,6 +267,9 @@ pub struct ClientConfig {
     pub name: Arc<str>,
     /// Its tokens; empty for the anonymous client, and for those that are known otherwise.
     pub tokens: Vec<Token>,
+    /// Names in certificates that make their bearers this client, each with its kind: `DNS:…`, `URI:…`, `email:…`,
+    /// `CN:…`.
+    pub certificates: Vec<String>,
     /// Whether this is the client that callers without credentials are.
     pub is_anonymous: bool,
     /// Whether many callers are this client, each with a name and roles of its own.

@@ -43,5 +43,6 @@ mod sse;
 mod stream;
 mod threads;
 
-pub use self::http::serve;
+pub(crate) use self::accept::PROTOCOLS;
+pub(crate) use self::http::serve;
 pub use self::pipe::converse;

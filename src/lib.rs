@@ -14,6 +14,7 @@ pub mod mcp;
 mod outbound;
 mod seal;
 pub mod telemetry;
+mod tls;
 pub mod translate;
 pub mod upstream;
 pub mod wire;

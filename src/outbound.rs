@@ -2,6 +2,7 @@
 //!
 //! Must not know: MCP, what is asked for, what becomes of an answer.
 
+mod address;
 mod client;
 mod dial;
 mod fetch;
@@ -11,7 +12,7 @@ use std::error::Error;
 
 pub(crate) use client::{Client, SendError};
 pub(crate) use dial::{DialError, source_of};
-pub(crate) use fetch::{Bounds, fetch, path};
+pub(crate) use fetch::{Bounds, FetchError, fetch, path, post_form};
 pub(crate) use received::{ReadError, Received};
 
 /// Why nothing can be sent to an address at all.

@@ -25,7 +25,7 @@ pub use events::{
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
     UpstreamStderr, UpstreamUnlisted,
 };
-pub use identity::{CredentialsRefused, KeysFailed, KeysRead};
+pub use identity::{CertificatesFailed, CertificatesRead, CredentialsRefused, KeysFailed, KeysRead};
 pub use lifecycle::{
     Launched, ListenFailed, Listening, RuleUnmatched, ServiceUntold, SignalIgnored, Stopped, Stopping,
 };

@@ -4,6 +4,7 @@
 
 mod backoff;
 mod connection;
+mod credentials;
 mod failure;
 mod inflight;
 mod legacy;

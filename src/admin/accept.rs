@@ -2,6 +2,7 @@
 //!
 //! Must not know: what is served.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +15,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+use crate::tls::Acceptor;
 
 /// Connections at the same time; later ones wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 128;
@@ -29,8 +33,11 @@ const DRAIN: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `shutdown`; then ends what is under way, for at most [`DRAIN`].
-pub(super) async fn serve<S>(listener: TcpListener, service: S, shutdown: CancellationToken)
-where
+pub(super) async fn serve<S>(
+    (listener, tls): (TcpListener, Option<Arc<Acceptor>>),
+    service: S,
+    shutdown: CancellationToken,
+) where
     S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = std::convert::Infallible>
         + Clone
         + Send
@@ -42,6 +49,11 @@ where
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
+    // Ends with this function.
+    let mut keeping = JoinSet::new();
+    if let Some(tls) = &tls {
+        keeping.spawn(Arc::clone(tls).keep("admin"));
+    }
     loop {
         let socket = tokio::select! {
             () = shutdown.cancelled() => break,
@@ -54,6 +66,17 @@ where
                 }
             },
         };
+        if let Some(tls) = &tls {
+            let (tls, builder, service) = (Arc::clone(tls), builder.clone(), service.clone());
+            let watcher = graceful.watcher();
+            connections.spawn(async move {
+                let shaking = timeout(HEADER_TIMEOUT, Box::pin(tls.accept(socket)));
+                let Ok(Ok(stream)) = shaking.await else { return };
+                let connection = builder.serve_connection(TokioIo::new(stream), service);
+                drop(watcher.watch(connection).await);
+            });
+            continue;
+        }
         let connection = builder.serve_connection(TokioIo::new(socket), service.clone());
         let watched = graceful.watch(connection);
         connections.spawn(async move {
@@ -62,7 +85,7 @@ where
         });
     }
     drop(listener);
-    drop(tokio::time::timeout(DRAIN, graceful.shutdown()).await);
+    drop(timeout(DRAIN, graceful.shutdown()).await);
 }
 
 #[cfg(test)]
@@ -87,7 +110,7 @@ mod tests {
             shutdown.cancel();
             answer
         };
-        tokio::join!(serve(listener, hello, shutdown.clone()), client).1
+        tokio::join!(serve((listener, None), hello, shutdown.clone()), client).1
     }
 
     #[tokio::test(start_paused = true)]

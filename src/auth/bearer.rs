@@ -3,6 +3,7 @@
 //! A token is looked for in the `Authorization` header and nowhere else: what stands in a query string ends
 //! in logs and histories.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -24,6 +25,8 @@ pub struct Authenticator {
     tokens: Vec<(Token, usize)>,
     names: Vec<Arc<str>>,
     anonymous: Option<usize>,
+    /// Names in certificates, and the places of their clients.
+    certificates: HashMap<String, usize>,
     issuers: Issuers,
 }
 
@@ -34,7 +37,11 @@ impl Authenticator {
         let places = config.clients.iter().zip(0_usize..);
         Self {
             tokens: places
+                .clone()
                 .flat_map(|(client, place)| client.tokens.iter().map(move |token| (*token, place)))
+                .collect(),
+            certificates: places
+                .flat_map(|(client, place)| client.certificates.iter().map(move |name| (name.clone(), place)))
                 .collect(),
             issuers: Issuers::new(config),
             names: config.clients.iter().map(|client| Arc::clone(&client.name)).collect(),
@@ -47,16 +54,19 @@ impl Authenticator {
         self.issuers.keep(metrics).await;
     }
 
-    /// Says who sent a request with these headers. Wrong credentials never make an anonymous caller.
+    /// Says who sent a request with these headers, over a connection whose certificate has these names. A token wins
+    /// over a certificate. Wrong credentials never make an anonymous caller.
     ///
     /// Waits where the keys of an issuer are being read, at most 25 s. Cancel safe.
     ///
     /// # Errors
     /// See [`AuthError`].
-    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, AuthError> {
+    pub async fn authenticate(&self, headers: &HeaderMap, names: &[String]) -> Result<Principal, AuthError> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else {
-            return self.anonymous.and_then(|place| self.principal(place)).ok_or(AuthError::Missing);
+            let certified = names.iter().find_map(|name| self.certificates.get(name).copied());
+            let place = certified.or(self.anonymous);
+            return place.and_then(|place| self.principal(place)).ok_or(AuthError::Missing);
         };
         if values.next().is_some() {
             return Err(AuthError::Malformed);
@@ -145,7 +155,7 @@ mod tests {
         for value in values {
             headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
         }
-        now(authenticator.authenticate(&headers)).map(|principal| principal.name.to_string())
+        now(authenticator.authenticate(&headers, &[])).map(|principal| principal.name.to_string())
     }
 
     #[test]
@@ -183,8 +193,25 @@ mod tests {
         assert_eq!(ask(&open, &["Bearer Tok-3"]), Ok("ci".to_owned()));
         assert_eq!(ask(&open, &["Bearer wrong"]), Err(AuthError::Invalid(Rejection::Unknown)));
         assert_eq!(ask(&open, &["Basic x"]), Err(AuthError::Malformed));
-        let anonymous = now(open.authenticate(&HeaderMap::new())).unwrap();
+        let anonymous = now(open.authenticate(&HeaderMap::new(), &[])).unwrap();
         assert!(open.is_anonymous(&anonymous));
+    }
+
+    #[test]
+    fn a_certificate_is_a_client_where_there_is_no_token() {
+        let mut config = config();
+        config.clients[1].certificates = vec!["URI:spiffe://acme/ci".to_owned()];
+        let authenticator = Authenticator::new(&config);
+        let names = ["CN:ci".to_owned(), "URI:spiffe://acme/ci".to_owned()];
+        let of = |headers: &HeaderMap, names: &[String]| {
+            now(authenticator.authenticate(headers, names)).map(|principal| principal.name.to_string())
+        };
+        let none = HeaderMap::new();
+        assert_eq!(of(&none, &names), Ok("ci".to_owned()));
+        assert_eq!(of(&none, &names[..1]), Ok("anonymous".to_owned()));
+        let token = |text| HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(text))]);
+        assert_eq!(of(&token("Bearer Tok-1"), &names), Ok("alice".to_owned()), "a token wins");
+        assert_eq!(of(&token("Bearer x"), &names), Err(AuthError::Invalid(Rejection::Unknown)));
     }
 
     #[test]

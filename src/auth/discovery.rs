@@ -38,9 +38,10 @@ struct Jwks {
 pub(super) async fn read(issuer: &JwtIssuer) -> Result<KeySet, String> {
     let url = match &issuer.jwks_url {
         Some(url) => url.clone(),
-        None => discover(&issuer.issuer).await?,
+        None => discover(issuer).await?,
     };
-    let document = fetch(&url, DOCUMENT).await.map_err(|error| format!("its keys: {}", error.reason()))?;
+    let document =
+        fetch(&url, &issuer.way, DOCUMENT).await.map_err(|error| format!("its keys: {}", error.reason()))?;
     let jwks: Jwks =
         serde_json::from_slice(&document).map_err(|error| format!("its keys are no JWKS: {error}"))?;
     let keys: KeySet = jwks.keys.into_iter().take(KEYS).filter_map(key).collect();
@@ -50,11 +51,11 @@ pub(super) async fn read(issuer: &JwtIssuer) -> Result<KeySet, String> {
     Ok(keys)
 }
 
-async fn discover(issuer: &str) -> Result<Url, String> {
+async fn discover(JwtIssuer { issuer, way, .. }: &JwtIssuer) -> Result<Url, String> {
     let own = Url::parse(issuer).map_err(|error| format!("the issuer is no URL: {error}"))?;
     let mut last = "its metadata is nowhere".to_owned();
     for url in places(&own) {
-        let document = match fetch(&url, DOCUMENT).await {
+        let document = match fetch(&url, way, DOCUMENT).await {
             Ok(document) => document,
             Err(error) => {
                 last = format!("its metadata: {}", error.reason());
@@ -62,7 +63,7 @@ async fn discover(issuer: &str) -> Result<Url, String> {
             }
         };
         match serde_json::from_slice::<Metadata>(&document) {
-            Ok(metadata) if metadata.issuer == issuer => return keys_url(&own, &metadata.jwks_uri),
+            Ok(metadata) if metadata.issuer == *issuer => return keys_url(&own, &metadata.jwks_uri),
             Ok(_) => last = "its metadata is that of another issuer".to_owned(),
             Err(error) => last = format!("its metadata is none: {error}"),
         }

@@ -24,6 +24,8 @@ pub struct Resource {
     /// a client means who names none.
     endpoints: Vec<[String; 3]>,
     name: String,
+    /// What is spoken without a public URL.
+    scheme: &'static str,
 }
 
 impl Resource {
@@ -48,6 +50,7 @@ impl Resource {
             scopes,
             public_url: config.public_url.clone(),
             endpoints: endpoints.into_iter().map(|(_, endpoint)| paths(endpoint)).collect(),
+            scheme: if config.listen_tls.is_some() { "https" } else { "http" },
             name: info.title.clone().unwrap_or_else(|| info.name.clone()),
         }
     }
@@ -117,7 +120,7 @@ impl Resource {
             None => {
                 let host = headers.get(HOST)?.to_str().ok()?;
                 let is_host = host.parse::<http::uri::Authority>().is_ok();
-                is_host.then(|| format!("http://{host}"))
+                is_host.then(|| format!("{}://{host}", self.scheme))
             }
         }
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::Way;
+
 /// An issuer of JWTs whose tokens are taken.
 #[derive(Clone, Debug)]
 pub struct JwtIssuer {
@@ -18,6 +20,8 @@ pub struct JwtIssuer {
     pub algorithms: Vec<JwtAlgorithm>,
     /// Where its keys are, if they are not to be discovered.
     pub jwks_url: Option<Url>,
+    /// What is asked of the way to its metadata and keys.
+    pub way: Way,
     /// How far its clock may be from ours. Default 60 s.
     pub clock_skew: Duration,
     /// How often its keys are read again. Default 15 min.

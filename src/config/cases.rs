@@ -154,7 +154,7 @@ fn the_full_file_says_everything_otherwise() {
     assert_eq!((config.admin, config.demo.unwrap().to_string()), (None, "127.0.0.1:8180".into()));
     let names: Vec<(&str, usize)> =
         config.upstreams.iter().map(|upstream| (&*upstream.name, upstream.index)).collect();
-    assert_eq!(names, [("time", 0), ("github", 1), ("plain", 2)]);
+    assert_eq!(names, [("time", 0), ("github", 1), ("crm", 2), ("plain", 3)]);
 
     let time = upstream(&loaded, "time");
     assert_eq!((time.prefix.as_str(), time.era, time.timeout), ("time__", None, seconds(20)));
@@ -199,13 +199,13 @@ fn the_full_file_says_everything_otherwise() {
 
     let layers: Vec<_> =
         config.clients[3].layers().map(|layer| (layer.section, layer.name, layer.rules.line)).collect();
-    assert_eq!(layers, [("roles", "reader", 83), ("roles", "quiet", 88), ("clients", "anonymous", 44)]);
+    assert_eq!(layers, [("roles", "reader", 84), ("roles", "quiet", 89), ("clients", "anonymous", 45)]);
     let reader = &config.roles[0].rules;
     assert_eq!(texts(reader.tools.allow.as_ref().unwrap()), ["gh__get_*", "time__*"]);
-    assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 84));
+    assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 85));
     assert!(reader.extensions.is_some() && !config.clients[3].is_open() && config.roles[1].rules.is_open());
     let endpoint = &config.endpoints[1];
-    assert_eq!((&*endpoint.path, endpoint.upstreams.clone()), ("/mcp/readonly", Some(vec![2, 1])));
+    assert_eq!((&*endpoint.path, endpoint.upstreams.clone()), ("/mcp/readonly", Some(vec![3, 1])));
     assert_eq!((endpoint.prefix(github), endpoint.prefix(time)), ("", "time__"));
     let shown = |patterns: &[Pattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
     let tools = &endpoint.rules.tools;

@@ -9,11 +9,13 @@ mod command;
 mod endpoint;
 mod identity;
 mod listen;
+mod oauth;
 mod resilience;
 mod role;
 mod secret;
 mod transport;
 mod upstream;
+mod way;
 
 pub(crate) use transport::is_own_header;
 
@@ -35,8 +37,8 @@ use super::{Charset, Config, Limits, Log, LogFormat, Naming, Sessions};
 /// Reads the whole file. Its name and the hash are the caller's to fill in.
 pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -> (Config, Block) {
     let mut top = Section::open(reader, &keys::TOP, entries, Span { line: 1, column: 1, ..Span::default() });
-    let listen = listen::listen(&mut top);
-    let admin = listen::admin(&mut top);
+    let (listen, listen_tls) = listen::listen(&mut top);
+    let (admin, admin_tls) = listen::admin(&mut top).map_or((None, None), |(admin, tls)| (Some(admin), tls));
     let is_admin_named = top.has(keys::ADMIN.name);
     let demo = listen::demo(&mut top);
     listen::check_distinct(&top, listen, admin, demo);
@@ -53,7 +55,9 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
     let roles = roles.finish(&top);
     let config = Config {
         listen,
+        listen_tls,
         admin,
+        admin_tls,
         is_admin_named,
         demo,
         upstreams: upstreams.enabled,

@@ -13,7 +13,9 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
     let upstreams = upstreams.iter().enumerate().map(|(index, name)| Arc::new(upstream(index, name)));
     Config {
         listen: ([127, 0, 0, 1], 0).into(),
+        listen_tls: None,
         admin: None,
+        admin_tls: None,
         is_admin_named: false,
         demo: None,
         upstreams: upstreams.collect(),
@@ -51,6 +53,8 @@ fn upstream(index: usize, name: &str) -> UpstreamConfig {
             url: url::Url::parse("http://127.0.0.1:9/mcp").unwrap(),
             headers: vec![],
             kind: None,
+            oauth: None,
+            way: super::Way::default(),
         }),
         era: None,
         prefix: format!("{name}__"),
@@ -75,6 +79,7 @@ fn client(name: &str) -> ClientConfig {
     ClientConfig {
         name: name.into(),
         tokens: vec![],
+        certificates: vec![],
         is_anonymous: false,
         is_group: false,
         roles: vec![],

@@ -12,9 +12,11 @@ mod foreign;
 mod gateway;
 mod identity;
 mod markdown;
+mod oauth;
 mod resilience;
 mod schema;
 mod upstream;
+mod way;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -27,8 +29,10 @@ pub(crate) use endpoint::*;
 pub(crate) use foreign::*;
 pub(crate) use gateway::*;
 pub(crate) use identity::*;
+pub(crate) use oauth::*;
 pub(crate) use resilience::*;
 pub(crate) use upstream::*;
+pub(crate) use way::*;
 
 #[cfg(test)]
 pub(crate) use markdown::TABLES;

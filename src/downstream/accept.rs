@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -18,10 +19,12 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::patience::Patient;
 use super::threads::Threads;
+use crate::tls::{self, Acceptor};
 
 /// A pause after a failed accept: out of descriptors, trying at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -50,6 +53,14 @@ const PREFACE_POLL: Duration = Duration::from_millis(20);
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(pub(super) IpAddr);
+
+/// The names in the certificate of whoever sent a request, where it was believed.
+#[derive(Clone, Debug)]
+pub(super) struct Certified(pub(super) Arc<[String]>);
+
+/// The protocols that are offered to clients over TLS, the one that is liked best first.
+pub(crate) const PROTOCOLS: [&[u8]; 2] = [HTTP2, b"http/1.1"];
+const HTTP2: &[u8] = b"h2";
 
 /// Bounds of a listener.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +96,7 @@ pub(super) enum Notice {
 ///
 /// Cancel safe: dropping the future ends all connections at once.
 pub(super) async fn run<S, F>(
-    listener: TcpListener,
+    (listener, tls): (TcpListener, Option<Arc<Acceptor>>),
     (bounds, threads): (Bounds, &Threads),
     serve: S,
     tell: impl Fn(Notice),
@@ -126,7 +137,7 @@ pub(super) async fn run<S, F>(
         let _best_effort = socket.set_nodelay(true);
         notice_death(&socket, bounds.peer_timeout);
         if connections.len() >= bounds.connections {
-            if turned_away.len() < MAX_TURNED_AWAY {
+            if turned_away.len() < MAX_TURNED_AWAY && tls.is_none() {
                 turned_away.spawn(timeout(TURN_AWAY_WITHIN, turn_away(socket)));
             }
             continue;
@@ -134,15 +145,25 @@ pub(super) async fn run<S, F>(
         // Out of descriptors or threads, there is nothing to tell anybody with.
         let (Ok(socket), Some(seat)) = (socket.into_std(), threads.seat()) else { continue };
         let (builder, watcher) = (builder.clone(), graceful.watcher());
-        let service = with_peer(serve.clone(), peer);
+        let (serve, tls) = (serve.clone(), tls.clone());
         let runtime = seat.runtime().clone();
         let connection = async move {
             let _seat = seat;
             let Ok(socket) = TcpStream::from_std(socket) else { return };
+            if let Some(tls) = tls {
+                let shaking = timeout(bounds.header_timeout, Box::pin(tls.accept(socket)));
+                let Ok(Ok(stream)) = shaking.await else { return };
+                let (builder, service) =
+                    (agreed(builder, &stream), with_peer(serve, peer, certified(&stream)));
+                let stream = TokioIo::new(Patient::new(stream, bounds.stall_timeout));
+                let connection = builder.serve_connection(stream, service).into_owned();
+                return drop(watcher.watch(connection).await);
+            }
             if timeout(bounds.header_timeout, beginning(&socket)).await.is_err() {
                 return;
             }
-            let socket = Patient::new(socket, bounds.stall_timeout);
+            let (socket, service) =
+                (Patient::new(socket, bounds.stall_timeout), with_peer(serve, peer, None));
             let connection = builder.serve_connection(TokioIo::new(socket), service).into_owned();
             // A broken connection is its client's affair.
             drop(watcher.watch(connection).await);
@@ -202,9 +223,27 @@ async fn beginning(socket: &TcpStream) {
     }
 }
 
+/// What a client has agreed to speak: what its first bytes look like decides nothing.
+fn agreed(
+    builder: auto::Builder<TokioExecutor>,
+    stream: &TlsStream<TcpStream>,
+) -> auto::Builder<TokioExecutor> {
+    match stream.get_ref().1.alpn_protocol() {
+        Some(HTTP2) => builder.http2_only(),
+        Some(_) | None => builder.http1_only(),
+    }
+}
+
+/// The names in the certificate of a client, if it has one.
+fn certified(stream: &TlsStream<TcpStream>) -> Option<Certified> {
+    let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+    Some(Certified(tls::names(certificate).into()))
+}
+
 fn with_peer<S, F>(
     serve: S,
     peer: SocketAddr,
+    certified: Option<Certified>,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
     Response = Response,
@@ -219,6 +258,9 @@ where
     let peer = Peer(peer.ip().to_canonical());
     service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        if let Some(certified) = &certified {
+            request.extensions_mut().insert(certified.clone());
+        }
         let response = serve(request.map(Body::new));
         async move { Ok(response.await) }
     })

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::accept::{self, Bounds, Notice, Peer};
+use super::accept::{self, Bounds, Certified, Notice, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
 use super::event_id::Position;
@@ -38,6 +38,7 @@ use crate::auth::AuthError;
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
 use crate::telemetry::{AcceptFailed, AcceptRecovered, CredentialsRefused, StreamKind};
+use crate::tls::Acceptor;
 use crate::wire::headers::LAST_EVENT_ID;
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
@@ -53,8 +54,8 @@ const RETRY_CONNECTION: HeaderValue = HeaderValue::from_static("1");
 ///
 /// # Errors
 /// If the listener has no address, or the system no randomness for session ids, or no threads.
-pub async fn serve(
-    listener: TcpListener,
+pub(crate) async fn serve(
+    (listener, tls): (TcpListener, Option<Arc<Acceptor>>),
     gateway: Arc<Gateway>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
@@ -74,9 +75,13 @@ pub async fn serve(
     // Ends with this function, whichever way that ends.
     let mut keeping = JoinSet::new();
     keeping.spawn(async move { keeper.authenticator.keep(keeper.gateway.metrics()).await });
+    if let Some(tls) = &tls {
+        keeping.spawn(Arc::clone(tls).keep("listen"));
+    }
     let told = Arc::clone(&endpoint);
     let threads = Threads::start()?;
-    accept::run(listener, (bounds, &threads), serve, move |notice| take(&told, notice), shutdown).await;
+    accept::run((listener, tls), (bounds, &threads), serve, move |notice| take(&told, notice), shutdown)
+        .await;
     endpoint.detached.end().await;
     Ok(())
 }
@@ -233,7 +238,8 @@ async fn mcp(endpoint: Arc<Endpoint>, place: usize, request: Request) -> Respons
 
 /// Who sent a request to the endpoint at this place.
 async fn caller(endpoint: &Endpoint, place: usize, parts: &Parts) -> Result<Caller, Reply> {
-    let authenticated = endpoint.authenticator.authenticate(&parts.headers).await;
+    let names = parts.extensions.get::<Certified>().map(|certified| &*certified.0).unwrap_or_default();
+    let authenticated = endpoint.authenticator.authenticate(&parts.headers, names).await;
     let principal = authenticated.map_err(|error| refuse(endpoint, parts, &error))?.at(place);
     let address = parts.extensions.get::<Peer>().map(|peer| peer.0);
     let is_member = endpoint.authenticator.is_member(&principal);

@@ -29,6 +29,7 @@ use url::Url;
 use super::Unusable;
 use super::dial::{DialError, Dialer, KEEP_ALIVE, Opened, Protocol, Stream, source_of};
 use super::received::Received;
+use crate::config::Way;
 
 /// How many connections rest at the most; one more is closed after its use.
 const RESTING: usize = 1024;
@@ -109,13 +110,17 @@ impl Client {
     ///
     /// # Errors
     /// If TLS, or the proxy of the environment, cannot be set up.
-    pub(crate) fn new(url: &Url, connect_timeout: Duration) -> Result<Self, Unusable> {
-        Self::through(&Matcher::from_env(), url, connect_timeout)
+    pub(crate) fn new(url: &Url, way: &Way, connect_timeout: Duration) -> Result<Self, Unusable> {
+        Self::through(&Matcher::from_env(), (url, way), connect_timeout)
     }
 
     /// The same with other proxies than those of the environment.
-    fn through(proxies: &Matcher, url: &Url, connect_timeout: Duration) -> Result<Self, Unusable> {
-        let dialer = Dialer::new(proxies, url, connect_timeout)?;
+    fn through(
+        proxies: &Matcher,
+        (url, way): (&Url, &Way),
+        connect_timeout: Duration,
+    ) -> Result<Self, Unusable> {
+        let dialer = Dialer::new(proxies, (url, way), connect_timeout)?;
         let parts = url.as_str().parse::<Uri>().map(Uri::into_parts).unwrap_or_default();
         let host = parts.authority.as_ref().and_then(|name| HeaderValue::from_str(name.as_str()).ok());
         let rest = if url.scheme() == "https" { REST_TLS } else { REST };

@@ -4,7 +4,7 @@
 
 use std::error::Error;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ use tower::Service;
 use url::{Host, Url};
 
 use super::Unusable;
+use super::address::is_public;
+use crate::config::{Reach, Way};
+use crate::tls;
 
 /// How long an idle TCP connection goes without a sign of life.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -60,6 +63,8 @@ pub(crate) enum DialError {
     Late,
     #[error("the name does not resolve")]
     Name(#[source] Box<dyn Error + Send + Sync>),
+    #[error("all its addresses are private")]
+    Private,
     #[error("no TCP connection")]
     Tcp(#[source] Box<dyn Error + Send + Sync>),
     #[error("no TLS")]
@@ -99,11 +104,16 @@ struct Proxy {
 
 impl Dialer {
     /// Prepares the way to the origin of `url`; a connection takes at most `limit` to be ready. One of
-    /// `proxies` is used, as curl does, but not to reach this machine itself.
+    /// `proxies` is used, as curl does, but not to reach this machine itself. Reads the files of `way`.
     ///
     /// # Errors
-    /// If TLS cannot be set up, or the proxy of the environment is of a kind that is not spoken.
-    pub(super) fn new(proxies: &Matcher, url: &Url, limit: Duration) -> Result<Self, Unusable> {
+    /// If TLS cannot be set up, or the proxy of the environment is of a kind that is not spoken, or it cannot be seen
+    /// to that only public addresses are dialled.
+    pub(super) fn new(
+        proxies: &Matcher,
+        (url, way): (&Url, &Way),
+        limit: Duration,
+    ) -> Result<Self, Unusable> {
         let origin: Uri =
             url.as_str().parse().map_err(|error| Unusable::because("its URL cannot be used", &error))?;
         let proxy = match is_local(url) {
@@ -111,10 +121,13 @@ impl Dialer {
             false => Proxy::of(proxies, &origin)?,
         };
         let tls = match url.scheme() {
-            "https" => Some(Tls::new(&origin, &PROTOCOLS)?),
+            "https" => Some(Tls::new(&origin, &PROTOCOLS, way)?),
             _ => None,
         };
-        let mut tcp = HttpConnector::new_with_resolver(Resolver);
+        check_reach(url, way.reach, proxy.as_ref())?;
+        // A proxy may be anywhere; what is behind it was looked at.
+        let reach = if proxy.is_some() { Reach::Anywhere } else { way.reach };
+        let mut tcp = HttpConnector::new_with_resolver(Resolver(reach));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEP_ALIVE));
@@ -161,6 +174,7 @@ impl Dialer {
         let opening = self.tcp.clone().call(address.clone());
         match opening.await {
             Ok(stream) => Ok(Box::new(stream.into_inner())),
+            Err(error) if source_of::<NotPublic>(&error).is_some() => Err(DialError::Private),
             Err(error) if source_of::<NotResolved>(&error).is_some() => Err(DialError::Name(error.into())),
             Err(error) => Err(DialError::Tcp(error.into())),
         }
@@ -168,13 +182,31 @@ impl Dialer {
 }
 
 impl Tls {
-    fn new(origin: &Uri, protocols: &[&[u8]]) -> Result<Self, Unusable> {
+    fn new(origin: &Uri, protocols: &[&[u8]], way: &Way) -> Result<Self, Unusable> {
         let text = "its TLS client could not be set up";
         let host = origin.host().unwrap_or_default();
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let name = ServerName::try_from(host.to_owned()).map_err(|error| Unusable::because(text, &error))?;
-        let verifying = rustls::ClientConfig::builder().with_platform_verifier();
-        let mut config = verifying.map_err(|error| Unusable::because(text, &error))?.with_no_client_auth();
+        let builder = rustls::ClientConfig::builder();
+        let verifying = match &way.ca_file {
+            Some(file) => {
+                let roots = tls::authorities(file);
+                let roots =
+                    roots.map_err(|error| Unusable::because("its `ca_file` cannot be used", &error))?;
+                builder.with_root_certificates(roots)
+            }
+            None => builder.with_platform_verifier().map_err(|error| Unusable::because(text, &error))?,
+        };
+        let mut config = match &way.identity {
+            Some((cert, key)) => {
+                let text = "its `client_cert` cannot be used";
+                let identity = tls::identity(cert, key);
+                let (chain, key) = identity.map_err(|error| Unusable::because(text, &error))?;
+                let showing = verifying.with_client_auth_cert(chain, key);
+                showing.map_err(|error| Unusable::because(text, &error))?
+            }
+            None => verifying.with_no_client_auth(),
+        };
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })
     }
@@ -195,7 +227,7 @@ impl Proxy {
         let address = found.uri().clone();
         let tls = match address.scheme_str() {
             Some("http") | None => None,
-            Some("https") => Some(Tls::new(&address, &[])?),
+            Some("https") => Some(Tls::new(&address, &[], &Way::default())?),
             Some(_) => {
                 let text = "the proxy of the environment is of a kind that is not spoken: use http or https";
                 return Err(Unusable { text, cause: String::new() });
@@ -232,28 +264,55 @@ async fn tunnel(
     Ok(Box::new(TokioIo::new(upgraded?)))
 }
 
-/// Resolves names as the system does.
+/// Resolves names as the system does, to addresses where a server may be: what is looked at is what is dialled.
 #[derive(Clone, Copy, Debug)]
-struct Resolver;
+struct Resolver(Reach);
+
+/// A name that leads to private addresses only.
+#[derive(Debug, thiserror::Error)]
+#[error("all its addresses are private")]
+struct NotPublic;
 
 /// A name that leads nowhere.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NotResolved(#[source] io::Error);
 
+/// Sees to it that an address in a URL is a public one, and that we are who resolves its name.
+fn check_reach(url: &Url, reach: Reach, proxy: Option<&Proxy>) -> Result<(), Unusable> {
+    let address = match url.host() {
+        _ if reach == Reach::Anywhere => return Ok(()),
+        Some(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
+        Some(Host::Ipv6(address)) => Some(IpAddr::V6(address)),
+        Some(Host::Domain(_)) | None => None,
+    };
+    let text = match (address, proxy) {
+        (Some(address), _) if !is_public(address) => "its address is private (`deny_private_addresses`)",
+        (None, Some(_)) => "behind the proxy of the environment, nobody can see to `deny_private_addresses`",
+        (Some(_), _) | (None, None) => return Ok(()),
+    };
+    Err(Unusable { text, cause: String::new() })
+}
+
 impl Service<Name> for Resolver {
     type Response = std::vec::IntoIter<SocketAddr>;
-    type Error = NotResolved;
-    type Future = BoxFuture<'static, Result<Self::Response, NotResolved>>;
+    type Error = Box<dyn Error + Send + Sync>;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    fn poll_ready(&mut self, _cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), NotResolved>> {
+    fn poll_ready(&mut self, _cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
         std::task::Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
+        let reach = self.0;
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(NotResolved)?;
-            Ok(found.collect::<Vec<_>>().into_iter())
+            let may_be = |address: &SocketAddr| reach == Reach::Anywhere || is_public(address.ip());
+            let found: Vec<SocketAddr> = found.filter(may_be).collect();
+            match found.is_empty() && reach == Reach::Public {
+                true => Err(NotPublic.into()),
+                false => Ok(found.into_iter()),
+            }
         })
     }
 }

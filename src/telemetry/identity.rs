@@ -34,6 +34,22 @@ pub struct KeysFailed<'a> {
     pub is_stale: bool,
 }
 
+/// The certificates of a listener were read again.
+#[derive(Debug)]
+pub struct CertificatesRead {
+    /// Its key in the configuration.
+    pub listener: &'static str,
+}
+
+/// The certificates of a listener have changed, and cannot be used; those before hold on.
+#[derive(Debug)]
+pub struct CertificatesFailed<'a> {
+    /// Its key in the configuration.
+    pub listener: &'static str,
+    /// Why.
+    pub reason: &'a str,
+}
+
 impl CredentialsRefused {
     /// Counts.
     pub fn emit(&self, metrics: &Metrics) {
@@ -63,5 +79,20 @@ impl KeysFailed<'_> {
             reason = clip(self.reason, MAX_REASON),
             stale = self.is_stale,
         );
+    }
+}
+
+impl CertificatesRead {
+    /// Logs.
+    pub fn emit(&self) {
+        info!(target: "waypost", event = "certificates_read", listener = self.listener);
+    }
+}
+
+impl CertificatesFailed<'_> {
+    /// Logs.
+    pub fn emit(&self) {
+        let reason = clip(self.reason, MAX_REASON);
+        warn!(target: "waypost", event = "certificates_failed", listener = self.listener, reason);
     }
 }

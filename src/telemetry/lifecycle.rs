@@ -14,6 +14,8 @@ pub struct Listening {
     pub mcp: SocketAddr,
     /// Where health, metrics and status are served.
     pub admin: Option<SocketAddr>,
+    /// What the two speak.
+    pub schemes: (&'static str, &'static str),
     /// How many upstreams are being connected.
     pub upstreams: usize,
 }
@@ -92,8 +94,8 @@ impl Listening {
         info!(
             target: "waypost",
             event = "listening",
-            mcp = format!("http://{}/mcp", self.mcp),
-            admin = self.admin.map(|address| format!("http://{address}")),
+            mcp = format!("{}://{}/mcp", self.schemes.0, self.mcp),
+            admin = self.admin.map(|address| format!("{}://{address}", self.schemes.1)),
             upstreams = self.upstreams,
             version = env!("CARGO_PKG_VERSION"),
         );

@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Dialect};
+use super::credentials::TokenSource;
 use super::failure::{Failure, Scope};
 use super::legacy::{Handshake, Legacy, NotOpened, shake_hands};
 use super::modern::{self, Modern};
@@ -47,6 +48,8 @@ pub(super) struct Dialer {
     /// The latest way over HTTP that all share.
     shared: Mutex<Option<Endpoint>>,
     followed: Arc<Followed>,
+    /// Access tokens of our own, for all connections.
+    tokens: Option<Arc<TokenSource>>,
 }
 
 /// What earlier connections showed.
@@ -76,6 +79,12 @@ impl Dialer {
         (waits, followed): (Patience, Arc<Followed>),
     ) -> Self {
         let tasks = waits.tasks.clone();
+        let tokens = match &config.transport {
+            config::Transport::Http(http) => {
+                http.oauth.clone().map(|oauth| Arc::new(TokenSource::new(*oauth)))
+            }
+            config::Transport::Stdio(_) => None,
+        };
         Self {
             config,
             message_limit,
@@ -83,6 +92,7 @@ impl Dialer {
             tasks,
             waits,
             followed,
+            tokens,
             doubts: Arc::default(),
             memory: Mutex::default(),
             shared: Mutex::default(),
@@ -163,6 +173,7 @@ impl Dialer {
             stream_idle: self.config.resilience.stream_idle,
             budget: self.metrics.budget().clone(),
             connect_timeout: self.config.connect_timeout,
+            tokens: self.tokens.clone(),
         };
         let endpoint = Endpoint::new(http, surroundings)?;
         if !tenancy.is_own {

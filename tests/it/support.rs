@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod pipe;
 pub mod process;
 pub mod script;
+pub mod tls;
 pub mod turn;
 pub mod upstream;
 

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use url::{Host, Url};
 
 use super::client::has_clients;
+use super::way;
+
 use crate::config::effective::{self, Origin};
 use crate::config::nearest::nearest;
 use crate::config::reader::Text;
@@ -152,6 +154,7 @@ fn issuer(auth: &Section<'_>, item: &Node, public_url: Option<&Url>) -> Option<(
         jwks_url,
         clock_skew: section.bounded(&keys::JWT_SKEW).unwrap_or_default(),
         refresh: section.bounded(&keys::JWT_REFRESH).unwrap_or_default(),
+        way: way::common(&mut section),
         client_claim: claim(&mut section, &keys::JWT_CLIENT),
         roles_claim: claim(&mut section, &keys::JWT_ROLES),
         scopes: scopes(&mut section),

@@ -40,13 +40,14 @@ pub(crate) fn clients(
         node.and_then(|node| top.reader.entries(node, &quoted(key.name), "a mapping of names to clients"));
     let mut clients = Vec::new();
     let mut nobody = None;
-    let mut digests = HashMap::new();
+    let (mut digests, mut holders) = (HashMap::new(), HashMap::new());
     let mut block = Block::default();
     for (name, node) in entries.unwrap_or_default() {
         check_name(top, name, "a client");
         let what = format!("the client `{}`", name.text);
         let Some(entries) = top.reader.entries(node, &what, "a mapping with `tokens`") else { continue };
         let mut section = Section::open(top.reader, &keys::CLIENT, entries, name.span);
+        let certificates = certificates(&mut section, name, &mut holders);
         let tokens = tokens(&mut section, name, &mut digests, auth);
         let (rules, places) = access::rules(&mut section, &RULES);
         for (pattern, span) in places {
@@ -58,6 +59,7 @@ pub(crate) fn clients(
         let client = ClientConfig {
             name: name.text.as_str().into(),
             tokens,
+            certificates,
             is_anonymous,
             is_group: false,
             roles,
@@ -95,6 +97,7 @@ fn anonymous() -> ClientConfig {
     ClientConfig {
         name: NOBODY.into(),
         tokens: Vec::new(),
+        certificates: Vec::new(),
         is_anonymous: true,
         is_group: false,
         roles: Vec::new(),
@@ -157,6 +160,45 @@ pub(crate) fn check_upstream(
     });
 }
 
+/// Reads the names in certificates that make somebody this client. `holders` are those of the clients before.
+fn certificates(
+    section: &mut Section<'_>,
+    client: &Name,
+    holders: &mut HashMap<String, String>,
+) -> Vec<String> {
+    let key = &keys::CERTIFICATES;
+    let texts = section.texts(key);
+    if client.text == NOBODY && !texts.is_empty() {
+        let finding = Finding::error("`anonymous` is the client without credentials: it has no certificates");
+        section.report(finding.at(section.place(key.name)).help("give the client another name"));
+    }
+    if texts.len() > MAX_CERTIFICATES {
+        let finding = Finding::error(format!("`certificates` has more than {MAX_CERTIFICATES} entries"));
+        section.report(finding.at(section.place(key.name)));
+    }
+    let mut names = Vec::new();
+    for text in texts {
+        let kinds = ["URI:", "DNS:", "email:", "CN:"];
+        let is_name =
+            kinds.iter().any(|kind| text.value.strip_prefix(kind).is_some_and(|name| !name.is_empty()));
+        if !is_name {
+            let finding =
+                Finding::error(format!("`{}` is no name in a certificate", text.written)).at(text.span);
+            section.report(finding.help("it begins with its kind: `URI:`, `DNS:`, `email:` or `CN:`"));
+        } else if let Some(other) = holders.insert(text.value.clone(), client.text.clone()) {
+            let finding =
+                Finding::error(format!("`{}` is also one of `{other}`", text.written)).at(text.span);
+            section.report(finding.help("a name is that of one client"));
+        } else {
+            names.push(text.value);
+        }
+    }
+    names
+}
+
+/// Most names in certificates that one client has.
+const MAX_CERTIFICATES: usize = 16;
+
 /// A digest, and where it was seen first.
 type Digests = HashMap<[u8; 32], (String, usize)>;
 
@@ -174,7 +216,7 @@ fn tokens(section: &mut Section<'_>, client: &Name, digests: &mut Digests, auth:
         if section.misspells(key) {
             return Vec::new();
         }
-        if auth.names_clients() {
+        if auth.names_clients() || section.has(keys::CERTIFICATES.name) {
             section.out.put(key, "[]".to_owned(), Origin::Default);
             return Vec::new();
         }

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::DEFAULT_LISTEN;
+use super::{DEFAULT_LISTEN, way};
+use crate::config::ServerTls;
 use crate::config::effective::{self, Origin};
 use crate::config::reader::Text;
 use crate::config::reference as keys;
@@ -14,17 +15,31 @@ const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST
 const DEFAULT_DEMO: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8180);
 
 /// Where MCP is served.
-pub(crate) fn listen(top: &mut Section<'_>) -> SocketAddr {
-    if let Some(Node { value: Value::Map(_), span }) = top.find(keys::LISTEN.name) {
-        let finding = Finding::error("`listen` with `address` and `tls` is not supported yet").at(*span);
-        top.report(finding.help("write `listen: 127.0.0.1:8080`, and let a proxy in front speak TLS"));
-        return DEFAULT_LISTEN;
+pub(crate) fn listen(top: &mut Section<'_>) -> Listener {
+    listener(top, keys::LISTEN.name, DEFAULT_LISTEN)
+}
+
+/// An address, and certificates where it speaks TLS.
+type Listener = (SocketAddr, Option<ServerTls>);
+
+fn listener(top: &mut Section<'_>, key: &'static str, default: SocketAddr) -> Listener {
+    let Some(node @ Node { value: Value::Map(_), span }) = top.find(key) else {
+        return (address(top, key, default), None);
+    };
+    let Some(entries) = top.reader.entries(node, &quoted(key), "an address") else { return (default, None) };
+    let mut section = Section::open(top.reader, &keys::LISTEN_TABLE, entries, top.place(key));
+    let found = address(&mut section, keys::LISTEN_ADDRESS.name, default);
+    if !section.has(keys::LISTEN_TLS.name) && !section.misspells(keys::LISTEN_TLS.name) {
+        let finding = Finding::error(format!("{} has no `tls`", quoted(key))).at(*span);
+        section.report(finding.help(format!("without TLS, write `{key}: {}`", shown(found))));
     }
-    address(top, &keys::LISTEN, DEFAULT_LISTEN)
+    let tls = way::of_listener(&mut section);
+    top.out.put(key, section.finish().inline(), Origin::Line(span.line));
+    (found, tls)
 }
 
 /// Where health and metrics are served, unless `false`.
-pub(crate) fn admin(top: &mut Section<'_>) -> Option<SocketAddr> {
+pub(crate) fn admin(top: &mut Section<'_>) -> Option<Listener> {
     if let Some(node) = top.find(keys::ADMIN.name)
         && let Value::Scalar(scalar) = &node.value
         && scalar.text.eq_ignore_ascii_case("false")
@@ -32,7 +47,7 @@ pub(crate) fn admin(top: &mut Section<'_>) -> Option<SocketAddr> {
         top.out.put(keys::ADMIN.name, "false".to_owned(), Origin::Line(node.span.line));
         return None;
     }
-    Some(address(top, &keys::ADMIN, DEFAULT_ADMIN))
+    Some(listener(top, keys::ADMIN.name, DEFAULT_ADMIN))
 }
 
 /// Where the demo server listens, if it is wanted.
@@ -41,7 +56,7 @@ pub(crate) fn demo(top: &mut Section<'_>) -> Option<SocketAddr> {
         top.out.put_unset(keys::DEMO.name);
         return None;
     }
-    let address = top.within(&keys::DEMO, |demo| address(demo, &keys::DEMO_LISTEN, DEFAULT_DEMO));
+    let address = top.within(&keys::DEMO, |demo| address(demo, keys::DEMO_LISTEN.name, DEFAULT_DEMO));
     if !address.ip().is_loopback() {
         let finding = Finding::warning("the demo server is open to everybody on the network");
         top.report(finding.at(top.place(keys::DEMO.name)).help("write `demo: {listen: 127.0.0.1:8180}`"));
@@ -74,21 +89,17 @@ pub(crate) fn check_distinct(
     }
 }
 
-fn address(
-    section: &mut Section<'_>,
-    key: &'static keys::Key<keys::Free>,
-    default: SocketAddr,
-) -> SocketAddr {
-    let Some(node) = section.find(key.name) else {
-        section.out.put(key.name, shown(default), Origin::Default);
+fn address(section: &mut Section<'_>, key: &'static str, default: SocketAddr) -> SocketAddr {
+    let Some(node) = section.find(key) else {
+        section.out.put(key, shown(default), Origin::Default);
         return default;
     };
-    let Some(text) = section.reader.text(node, &quoted(key.name)) else {
+    let Some(text) = section.reader.text(node, &quoted(key)) else {
         return default;
     };
     match parse_address(text.value.trim()) {
         Ok(address) => {
-            section.out.put(key.name, shown(address), Origin::Line(node.span.line));
+            section.out.put(key, shown(address), Origin::Line(node.span.line));
             address
         }
         Err(help) => {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 use url::Url;
 
-use super::command;
+use super::{command, oauth, way};
 use crate::config::effective::{self, Origin};
 use crate::config::reader::Text;
 use crate::config::reference as keys;
@@ -24,6 +24,14 @@ pub(crate) fn transport(section: &mut Section<'_>) -> Option<Transport> {
             let stdio = stdio(section);
             refuse(section, &[keys::HEADERS.name], "a `command` has no headers");
             refuse(section, &[keys::TRANSPORT.name], "a `command` speaks on stdio");
+            let way = [&keys::CA_FILE, &keys::CLIENT_CERT, &keys::CLIENT_KEY].map(|key| key.name);
+            for key in way
+                .into_iter()
+                .chain([keys::DENY_PRIVATE.name, keys::OAUTH.name])
+                .filter(|key| section.has_own(key))
+            {
+                refuse(section, &[key], "only a `url` is connected to");
+            }
             stdio.map(Transport::Stdio)
         }
         (false, true) => {
@@ -188,7 +196,14 @@ fn http(section: &mut Section<'_>, word: &str) -> Option<Http> {
     let url = url(section);
     let headers = headers(section);
     let kind = kind(section, word);
-    Some(Http { url: url?, headers, kind })
+    let way = way::of_upstream(section);
+    let oauth = oauth::credentials(section).map(Box::new);
+    if oauth.is_some() && headers.iter().any(|(name, _)| name == http::header::AUTHORIZATION) {
+        let finding =
+            Finding::error("`oauth` and `headers.Authorization` are two credentials for one server");
+        section.report(finding.at(section.place(keys::OAUTH.name)).help("take one of them out"));
+    }
+    Some(Http { url: url?, headers, kind, oauth, way })
 }
 
 fn url(section: &mut Section<'_>) -> Option<Url> {

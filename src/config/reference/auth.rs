@@ -55,6 +55,8 @@ pub(crate) static JWT_TABLE: Table = Table {
         &JWT_AUDIENCE,
         &JWT_ALGORITHMS,
         &JWT_JWKS,
+        &super::CA_FILE,
+        &super::DENY_PRIVATE,
         &JWT_SKEW,
         &JWT_REFRESH,
         &JWT_CLIENT,

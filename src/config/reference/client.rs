@@ -10,6 +10,7 @@ pub(crate) static CLIENT: Table = Table {
             credentials: it has no tokens, and its filters and `limits` hold where `auth.anonymous` lets them in.",
     keys: &[
         &TOKENS,
+        &super::CERTIFICATES,
         &CLIENT_ROLES,
         &CLIENT_TOOLS,
         &CLIENT_RESOURCES,

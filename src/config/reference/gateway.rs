@@ -61,18 +61,28 @@ upstreams:
 ",
 };
 
-pub(crate) static LISTEN: Key<Free> = Key {
+pub(crate) static LISTEN: Key<super::Address> = Key {
     name: "listen",
     about: "Where MCP is served: an IP address and a port. `localhost` is 127.0.0.1. A port alone (`8080` or \
             `:8080`) is loopback too, never every interface. Port 0 takes a free one.",
-    form: Free { written: "address", default: "`127.0.0.1:8080`", bounds: "" },
+    form: super::Address(
+        Free {
+            written: "address, or mapping with `address` and `tls`",
+            default: "`127.0.0.1:8080`",
+            bounds: "",
+        },
+        &super::LISTEN_TABLE,
+    ),
 };
 
-pub(crate) static ADMIN: Key<Free> = Key {
+pub(crate) static ADMIN: Key<super::Address> = Key {
     name: "admin",
     about: "Where health, metrics and status are served, without authentication; `false` serves none. \
             `waypost stdio` serves them only where this key stands in the file.",
-    form: Free { written: "address or `false`", default: "`127.0.0.1:9090`", bounds: "" },
+    form: super::Address(
+        Free { written: "address, mapping as `listen`, or `false`", default: "`127.0.0.1:9090`", bounds: "" },
+        &super::LISTEN_TABLE,
+    ),
 };
 
 pub(crate) static DEMO: Key<Nested> = Key {

@@ -4,19 +4,22 @@ use std::fmt::Write as _;
 
 use super::{
     AUTH, BREAKER, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, ENDPOINT, EXTENSIONS, Fate, HEALTH,
-    ICON, JWT_TABLE, LIMITS, LOG, NAMING, POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TOOLS,
-    TOP, Table, UPSTREAM,
+    ICON, JWT_TABLE, LIMITS, LISTEN_TABLE, LOG, NAMING, OAUTH_TABLE, POLICY, PROMPTS, RESOURCES, ROLE,
+    SERVER_INFO, SESSIONS, TLS_TABLE, TOOLS, TOP, Table, UPSTREAM,
 };
 
 /// Every mapping, in the order of the page.
-pub(crate) static TABLES: [&Table; 24] = [
+pub(crate) static TABLES: [&Table; 27] = [
     &TOP,
+    &LISTEN_TABLE,
+    &TLS_TABLE,
     &UPSTREAM,
     &TOOLS,
     &RESOURCES,
     &PROMPTS,
     &EXTENSIONS,
     &CALL_LIMITS,
+    &OAUTH_TABLE,
     &HEALTH,
     &BREAKER,
     &DEFAULTS,

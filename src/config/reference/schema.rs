@@ -125,7 +125,8 @@ pub(super) fn of_shape(shape: Shape, words: &str) -> Value {
     }
 }
 
-fn reference(table: &Table) -> Value {
+/// What a mapping holds.
+pub(super) fn reference(table: &Table) -> Value {
     json!({"$ref": format!("#/definitions/{}", slug(table))})
 }
 
@@ -140,7 +141,7 @@ fn written(words: &str) -> Value {
     }
     match words {
         "`false`" => json!({"const": false}),
-        "address" => json!({"type": ["string", "integer"]}),
+        "address" => address(),
         "rate" => unit(&Rate::pattern()),
         "secret" => json!({"anyOf": [text(), source(&["env", "file"], &[])]}),
         "list of texts" | "list of names" | "list of hosts" | "list of origins" => list(text()),
@@ -160,6 +161,11 @@ fn written(words: &str) -> Value {
         // Nothing is known of it, so nothing is refused.
         _ => json!({}),
     }
+}
+
+/// Where to listen: an address, or a port alone.
+pub(super) fn address() -> Value {
+    json!({"type": ["string", "integer"]})
 }
 
 /// A pattern over names.

@@ -33,6 +33,11 @@ pub(crate) static UPSTREAM: Table = Table {
         &CWD,
         &URL,
         &HEADERS,
+        &super::OAUTH,
+        &super::CA_FILE,
+        &super::CLIENT_CERT,
+        &super::CLIENT_KEY,
+        &super::DENY_PRIVATE,
         &TRANSPORT,
         &TYPE,
         &DISABLED,
@@ -72,6 +77,8 @@ pub(crate) static DEFAULTS: Table = Table {
             where it is. Mappings are completed key by key: an upstream with its own `tools.allow` still has the \
             `tools.deny` that stands here.",
     keys: &[
+        &super::CA_FILE,
+        &super::DENY_PRIVATE,
         &ERA,
         &UPSTREAM_TOOLS,
         &UPSTREAM_RESOURCES,
@@ -107,8 +114,7 @@ upstreams:
 ",
 };
 
-const LATER: &[&str] =
-    &["process", "forward_headers", "validate_arguments", "deny_private_addresses", "ca_file"];
+const LATER: &[&str] = &["process", "forward_headers", "validate_arguments"];
 
 const ALIASES: &[(&str, &str)] = &[
     ("cmd", "command"),

@@ -60,7 +60,7 @@ impl Running {
         let shutdown = stop.clone();
         tasks.spawn(async move {
             let threads = Threads::here();
-            run(listener, (bounds, &threads), serve, tick, shutdown).await;
+            run((listener, None), (bounds, &threads), serve, tick, shutdown).await;
         });
         Self { address, stop, release, ticks, arrived, tasks }
     }

@@ -49,7 +49,7 @@ impl Server {
     }
 
     fn client(&self) -> Client {
-        Client::through(&Matcher::builder().build(), &self.url, LONG).unwrap()
+        Client::through(&Matcher::builder().build(), (&self.url, &Way::default()), LONG).unwrap()
     }
 
     fn connections(&self) -> usize {
@@ -227,7 +227,7 @@ async fn a_proxy_reads_what_is_plain_and_tunnels_what_is_not() {
     let address = format!("http://me:secret@{}", proxy.url.authority());
     let proxies = Matcher::builder().all(address).build();
     let plain = Url::parse("http://upstream.example:81/mcp").unwrap();
-    let client = Client::through(&proxies, &plain, LONG).unwrap();
+    let client = Client::through(&proxies, (&plain, &Way::default()), LONG).unwrap();
     assert_eq!(text(&client).await.unwrap(), "ok");
     let head = proxy.heads.lock().unwrap()[0].clone();
     assert!(head.starts_with("GET http://upstream.example:81/mcp?a=b HTTP/1.1\r\n"), "{head}");
@@ -242,7 +242,7 @@ async fn a_proxy_that_refuses_a_tunnel_is_named() {
         Server::start(&[b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n"]).await;
     let proxies = Matcher::builder().https(format!("http://{}", proxy.url.authority())).build();
     let url = Url::parse("https://upstream.example/mcp").unwrap();
-    let client = Client::through(&proxies, &url, LONG).unwrap();
+    let client = Client::through(&proxies, (&url, &Way::default()), LONG).unwrap();
     let error = text(&client).await.unwrap_err();
     let SendError::Unconnected(DialError::Proxy(reason)) = &error else { panic!("{error:?}") };
     assert!(reason.contains("407"), "{reason}");
@@ -255,6 +255,6 @@ async fn a_proxy_that_refuses_a_tunnel_is_named() {
 async fn no_proxy_stands_between_us_and_this_machine() {
     let server = Server::start(&[OK.as_bytes()]).await;
     let proxies = Matcher::builder().all("http://127.0.0.1:9").build();
-    let client = Client::through(&proxies, &server.url, LONG).unwrap();
+    let client = Client::through(&proxies, (&server.url, &Way::default()), LONG).unwrap();
     assert_eq!(text(&client).await.unwrap(), "ok");
 }

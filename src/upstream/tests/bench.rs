@@ -115,7 +115,13 @@ impl Bench {
 }
 
 pub(crate) fn http(url: &str) -> Transport {
-    Transport::Http(Http { url: url::Url::parse(url).unwrap(), headers: vec![], kind: None })
+    Transport::Http(Http {
+        url: url::Url::parse(url).unwrap(),
+        headers: vec![],
+        kind: None,
+        oauth: None,
+        way: crate::config::Way::default(),
+    })
 }
 
 pub(crate) fn call(tool: &str, arguments: Value) -> Made {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use secrecy::ExposeSecret;
@@ -24,6 +24,7 @@ use crate::config;
 use crate::exchange::Budget;
 use crate::mcp::ListKind;
 use crate::outbound::{Client, Received, Unusable, path};
+use crate::upstream::credentials::TokenSource;
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::{LAST_EVENT_ID, SESSION_ID};
@@ -58,6 +59,7 @@ struct Inner {
     unsolicited: Arc<Unsolicited>,
     asides: Arc<Semaphore>,
     broken: watch::Sender<Option<Failure>>,
+    tokens: Option<Arc<TokenSource>>,
     tasks: TaskTracker,
     runtime: Handle,
 }
@@ -75,6 +77,8 @@ pub(in crate::upstream) struct Surroundings<'a> {
     pub(in crate::upstream) budget: Budget,
     /// Time to open a TCP connection and to agree on TLS.
     pub(in crate::upstream) connect_timeout: Duration,
+    /// Where access tokens of our own come from, if it wants them.
+    pub(in crate::upstream) tokens: Option<Arc<TokenSource>>,
 }
 
 impl Endpoint {
@@ -94,7 +98,7 @@ impl Endpoint {
         post_headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         post_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(Self(Arc::new(Inner {
-            client: Client::new(&config.url, surroundings.connect_timeout).map_err(unusable)?,
+            client: Client::new(&config.url, &config.way, surroundings.connect_timeout).map_err(unusable)?,
             path: path(&config.url).map_err(unusable)?,
             url: config.url.clone(),
             headers,
@@ -105,6 +109,7 @@ impl Endpoint {
             unsolicited: surroundings.unsolicited,
             asides: Arc::new(Semaphore::new(ASIDES)),
             broken: watch::Sender::new(None),
+            tokens: surroundings.tokens,
             tasks: surroundings.tasks.clone(),
             runtime: Handle::current(),
         })))
@@ -226,6 +231,7 @@ impl Endpoint {
             unsolicited: Arc::clone(unsolicited),
             asides: Arc::clone(asides),
             broken: watch::Sender::new(None),
+            tokens: self.0.tokens.clone(),
             tasks: tasks.clone(),
             runtime: runtime.clone(),
         })))
@@ -384,6 +390,31 @@ impl Endpoint {
         body: Option<Bytes>,
         headers: &HeaderMap,
     ) -> Result<Received, Failure> {
+        let Some(tokens) = &self.0.tokens else {
+            return self.send_once(path, method, body, (headers, None)).await;
+        };
+        let token = tokens.header().await?;
+        let first = self.send_once(path, method, body.clone(), (headers, Some(&token))).await?;
+        if first.status() != StatusCode::UNAUTHORIZED {
+            return Ok(first);
+        }
+        // It was not executed. Another token may do; if that is the same, there is no use in it.
+        tokens.reject(&token).await;
+        let other = tokens.header().await?;
+        if other == token {
+            return Ok(first);
+        }
+        self.finish_reading(first);
+        self.send_once(path, method, body, (headers, Some(&other))).await
+    }
+
+    async fn send_once(
+        &self,
+        path: &Uri,
+        method: &Method,
+        body: Option<Bytes>,
+        (headers, token): (&HeaderMap, Option<&HeaderValue>),
+    ) -> Result<Received, Failure> {
         let common = if body.is_some() { &self.0.post_headers } else { &self.0.headers };
         let mut request = Request::new(Full::new(body.unwrap_or_default()));
         *request.method_mut() = method.clone();
@@ -392,6 +423,9 @@ impl Endpoint {
         all.clone_from(common);
         for (name, value) in headers {
             all.insert(name, value.clone());
+        }
+        if let Some(token) = token {
+            all.insert(AUTHORIZATION, token.clone());
         }
         self.0.client.send(request).await.map_err(|error| fault::of_sending(&error))
     }

@@ -346,7 +346,7 @@ pub fn field<'a>(line: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 fn address(url: &str) -> SocketAddr {
-    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split('/').next().unwrap_or_default().parse().unwrap_or_else(|_| panic!("no address: {url}"))
 }
 

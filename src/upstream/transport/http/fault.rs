@@ -18,6 +18,9 @@ pub(super) fn of_sending(error: &SendError) -> Failure {
     let (text, is_connect) = match error {
         SendError::Unconnected(DialError::Late) => ("connecting to it took too long", true),
         SendError::Unconnected(DialError::Name(_)) => ("its host name could not be resolved", true),
+        SendError::Unconnected(DialError::Private) => {
+            ("its addresses are all private (`deny_private_addresses`)", true)
+        }
         SendError::Unconnected(DialError::Proxy(_)) => {
             ("the proxy on the way to it does not let us through", true)
         }
