@@ -161,12 +161,13 @@ mod tests {
     use super::*;
     use crate::config;
 
-    fn resource(public_url: &str, scopes: &str) -> Resource {
+    fn resource(more: &str, scopes: &str) -> Resource {
         let file = format!(
-            "listen: 0.0.0.0:1\n{public_url}\nupstreams: {{}}\nauth: {{jwt: [{{issuer: \"https://as.example/\", \
+            "listen: 0.0.0.0:1\n{more}\nupstreams: {{}}\nauth: {{jwt: [{{issuer: \"https://as.example/\", \
              audience: x{scopes}}}]}}\n"
         );
-        let file = if public_url.is_empty() { file.replace("0.0.0.0", "127.0.0.1") } else { file };
+        let is_public = more.contains("public_url");
+        let file = if is_public { file } else { file.replace("0.0.0.0", "127.0.0.1") };
         Resource::new(&config::parse(&file, "x", &|_| None).unwrap_or_else(|p| panic!("{p}")).config)
     }
 
