@@ -1,4 +1,4 @@
-//! The admin listener: health, readiness, metrics, status. Read only.
+//! The admin listener: health, readiness, metrics, status, and a wish to read the configuration again.
 //!
 //! Must not know: what a call is. Nothing that it says holds a secret, an address of an upstream, or an
 //! argument of a child.
@@ -7,6 +7,7 @@ mod accept;
 mod explain;
 mod host;
 mod readiness;
+mod reload;
 mod status;
 
 use std::io;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -22,67 +24,63 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Transport};
-use crate::gateway::Offer;
+use crate::config::Config;
+use crate::gateway::{Explanation, Offer, Question, Unanswerable};
 use crate::telemetry::{METRICS_CONTENT_TYPE, Metrics};
 use crate::tls::Acceptor;
 
-pub use explain::Explain;
 pub use readiness::{Phase, Readiness};
+pub use reload::Reload;
 
 /// What the upstreams offer now, by their names, in the order of the configuration.
 pub type Offers = Vec<(Arc<str>, Arc<Offer>)>;
 
 /// The paths that are served.
-const PATHS: [&str; 6] = ["/healthz", "/readyz", "/metrics", "/api/status", "/api/explain", "/api/who"];
+const PATHS: [&str; 7] =
+    ["/healthz", "/readyz", "/metrics", "/api/status", "/api/explain", "/api/who", RELOAD];
+/// The one that is POSTed to.
+const RELOAD: &str = "/api/reload";
+
+/// What the admin listener sees of the gateway, and may wish. Nothing of it blocks.
+pub trait Sights: Send + Sync + 'static {
+    /// The configuration in force.
+    fn config(&self) -> Arc<Config>;
+
+    /// What the upstreams offer now.
+    fn offers(&self) -> Offers;
+
+    /// Explains for one client, or for all where none is named.
+    ///
+    /// # Errors
+    /// If the question names a client or an endpoint that there is not.
+    fn explain(&self, client: Option<&str>, question: &Question) -> Result<Vec<Explanation>, Unanswerable>;
+
+    /// What came of reading the configuration last, if it was read again.
+    fn last_reload(&self) -> Option<Reload>;
+
+    /// Has the configuration read again; `None` if the gateway stops.
+    fn reload(&self) -> BoxFuture<'_, Option<Reload>>;
+}
 
 /// Everything that the admin listener tells about.
 pub struct AdminState {
     metrics: Arc<Metrics>,
-    offers: Box<dyn Fn() -> Offers + Send + Sync>,
-    explain: Box<Explain>,
     readiness: Arc<Readiness>,
-    config_hash: String,
-    /// The transport of each upstream, by its name.
-    transports: Vec<(Arc<str>, &'static str)>,
+    sights: Arc<dyn Sights>,
     started: Instant,
 }
 
 impl AdminState {
-    /// Tells about a gateway with this configuration. `offers` and `explain` are asked on requests for what
-    /// they say, and must not block.
+    /// Tells about a gateway.
     #[must_use]
-    pub fn new(
-        config: &Config,
-        metrics: Arc<Metrics>,
-        readiness: Arc<Readiness>,
-        offers: impl Fn() -> Offers + Send + Sync + 'static,
-        explain: Box<Explain>,
-    ) -> Self {
-        let transport = |transport: &Transport| match transport {
-            Transport::Stdio(_) => "stdio",
-            Transport::Http(_) => "http",
-        };
-        let transports = config
-            .upstreams
-            .iter()
-            .map(|upstream| (Arc::clone(&upstream.name), transport(&upstream.transport)))
-            .collect();
-        Self {
-            metrics,
-            offers: Box::new(offers),
-            explain,
-            readiness,
-            config_hash: config.hash.clone(),
-            transports,
-            started: Instant::now(),
-        }
+    pub fn new(metrics: Arc<Metrics>, readiness: Arc<Readiness>, sights: Arc<dyn Sights>) -> Self {
+        Self { metrics, readiness, sights, started: Instant::now() }
     }
 }
 
 impl std::fmt::Debug for AdminState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdminState").field("config_hash", &self.config_hash).finish_non_exhaustive()
+        f.debug_struct("AdminState").field("started", &self.started).finish_non_exhaustive()
     }
 }
 
@@ -122,9 +120,18 @@ async fn answer(state: Arc<AdminState>, names: host::Names, request: Request<()>
         return json_answer(StatusCode::FORBIDDEN, &json!({"error": "this Origin is not served here"}));
     }
     let path = request.uri().path();
-    if PATHS.contains(&path) && !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut answer = json_answer(StatusCode::METHOD_NOT_ALLOWED, &json!({"error": "only GET is served"}));
-        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    let (is_served, served, verbs) = match path {
+        RELOAD => (*request.method() == Method::POST, "POST", HeaderValue::from_static("POST")),
+        _ => (
+            matches!(*request.method(), Method::GET | Method::HEAD),
+            "GET",
+            HeaderValue::from_static("GET, HEAD"),
+        ),
+    };
+    if PATHS.contains(&path) && !is_served {
+        let error = json!({"error": format!("only {served} is served")});
+        let mut answer = json_answer(StatusCode::METHOD_NOT_ALLOWED, &error);
+        answer.headers_mut().insert(ALLOW, verbs);
         return answer;
     }
     match path {
@@ -133,13 +140,19 @@ async fn answer(state: Arc<AdminState>, names: host::Names, request: Request<()>
         "/metrics" => metrics_answer(state).await,
         "/api/status" => json_answer(StatusCode::OK, &status::report(&state)),
         "/api/explain" => {
-            let (status, page) = explain::explain(&*state.explain, &state.config_hash, request.uri().query());
+            let (status, page) = explain::explain(&*state.sights, request.uri().query());
             json_answer(status, &page)
         }
         "/api/who" => {
-            let (status, page) = explain::who(&*state.explain, &state.config_hash, request.uri().query());
+            let (status, page) = explain::who(&*state.sights, request.uri().query());
             json_answer(status, &page)
         }
+        RELOAD => match state.sights.reload().await {
+            Some(reload) => json_answer(reload.status(), &reload),
+            None => {
+                json_answer(StatusCode::SERVICE_UNAVAILABLE, &json!({"error": "the gateway is stopping"}))
+            }
+        },
         _ => json_answer(StatusCode::NOT_FOUND, &json!({"error": "no such page", "pages": PATHS})),
     }
 }
@@ -149,7 +162,7 @@ fn ready_answer(state: &AdminState, query: Option<&str>) -> Answer {
         let text = "the query may be `upstreams=any` or `upstreams=all`";
         return json_answer(StatusCode::BAD_REQUEST, &json!({"error": text}));
     };
-    let report = readiness::report(state.readiness.phase(), wish, &(state.offers)());
+    let report = readiness::report(state.readiness.phase(), wish, &state.sights.offers());
     let status = if report.is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json_answer(status, &report.text)
 }
@@ -186,20 +199,54 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::config::for_test;
     use crate::gateway::Health;
 
     fn state_with(offers: Offers) -> Arc<AdminState> {
         let readiness = Arc::new(Readiness::default());
         readiness.enter(Phase::Serving);
-        Arc::new(AdminState {
-            metrics: Arc::new(Metrics::for_test()),
-            offers: Box::new(move || offers.clone()),
-            explain: Box::new(|_, _| Ok(Vec::new())),
-            readiness,
-            config_hash: "0123456789abcdef".to_owned(),
-            transports: vec![("up".into(), "stdio"), ("gone".into(), "http")],
-            started: Instant::now(),
-        })
+        Arc::new(AdminState::new(Arc::new(Metrics::for_test()), readiness, Arc::new(Known(offers))))
+    }
+
+    struct Known(Offers);
+
+    impl Sights for Known {
+        fn config(&self) -> Arc<Config> {
+            let mut config = for_test::config(&["up", "gone"], &[]);
+            config.hash = "0123456789abcdef".to_owned();
+            Arc::new(config)
+        }
+
+        fn offers(&self) -> Offers {
+            self.0.clone()
+        }
+
+        fn explain(&self, _: Option<&str>, _: &Question) -> Result<Vec<Explanation>, Unanswerable> {
+            Ok(Vec::new())
+        }
+
+        fn last_reload(&self) -> Option<Reload> {
+            Some(Reload::refused("file", "a key is wrong".to_owned()))
+        }
+
+        fn reload(&self) -> BoxFuture<'_, Option<Reload>> {
+            let names = ["up".into()];
+            let reload = Reload::applied("admin", (&names, &[], &[]), &["listen"]);
+            Box::pin(std::future::ready(Some(reload)))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reload_is_a_post_and_says_what_came_of_it() {
+        let state = state_with(offers());
+        assert_eq!(get(&state, "/api/reload").await.0, StatusCode::METHOD_NOT_ALLOWED);
+        let (status, text) = ask(&state, Method::POST, "/api/reload").await;
+        let page: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!((&page["outcome"], &page["upstreams"]["started"]), (&json!("applied"), &json!(["up"])));
+        assert_eq!(page["restart_needed"], json!(["listen"]));
+        let status: serde_json::Value = serde_json::from_str(&get(&state, "/api/status").await.1).unwrap();
+        assert_eq!(status["last_reload"]["reason"], "a key is wrong");
     }
 
     fn offers() -> Offers {
@@ -272,7 +319,7 @@ mod tests {
         let report: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(report["config_hash"], "0123456789abcdef");
         assert_eq!(report["upstreams"][0]["state"], "ready");
-        assert_eq!(report["upstreams"][0]["transport"], "stdio");
+        assert_eq!(report["upstreams"][0]["transport"], "http");
         assert_eq!(report["upstreams"][0]["protocol_version"], "2025-11-25");
         assert_eq!(report["upstreams"][0]["connects"], 3);
         assert_eq!(report["upstreams"][1]["state"], "down");

@@ -1,9 +1,11 @@
-//! Wires everything: the order of start and of drain.
+//! Wires everything: the order of start, reload and drain.
 //!
-//! Start: configuration, sockets, upstreams (in the background), endpoint or pipe. Drain: no new connections or
+//! Reload is in `live` (what takes the place of what) and `reload` (when). Start: configuration, sockets, upstreams (in the background), endpoint or pipe. Drain: no new connections or
 //! messages, calls in flight end, children end.
 
+mod live;
 mod look;
+mod reload;
 mod service;
 
 use std::net::SocketAddr;
@@ -11,20 +13,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, AdminState, Phase, Readiness};
+use crate::admin::{self, AdminState, Offers, Phase, Readiness, Reload};
 use crate::config::{Config, ServerTls};
-use crate::gateway::{Gateway, Question, Upstream};
-use crate::telemetry::{Launched, ListenFailed, Listening, Metrics, SignalIgnored, Stopped, Stopping};
+use crate::gateway::{Explanation, Question, Unanswerable};
+use crate::telemetry::{Launched, ListenFailed, Listening, Stopped, Stopping};
 use crate::tls::{Acceptor, Clients};
 use crate::{auth, demo, downstream, upstream};
 
 pub(crate) use look::look;
+
+use live::Live;
+use reload::Wishes;
 
 /// How long the children may take to end, on top of `drain_timeout`.
 const CHILDREN_END: Duration = Duration::from_secs(10);
@@ -44,9 +50,9 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     let demo = optional("demo.listen", config.demo).await?;
     let (address, count) = (mcp.local_addr()?, config.upstreams.len());
     upstream::guard::arm();
-    let running = Running::start(config, Sockets { admin, demo });
+    let running = Running::start(config, Sockets { admin, demo })?;
     let stop = running.endpoint.stop.clone();
-    running.endpoint.spawn(downstream::serve((mcp, tls), Arc::clone(&running.gateway), stop));
+    running.endpoint.spawn(downstream::serve((mcp, tls), Arc::clone(running.live.face()), stop));
     running.readiness.enter(Phase::Serving);
     let scheme = |is_tls: bool| if is_tls { "https" } else { "http" };
     let schemes = (scheme(is_tls), scheme(is_admin_tls));
@@ -88,10 +94,10 @@ where
     let demo = if_free("demo.listen", config.demo).await;
     let count = config.upstreams.len();
     upstream::guard::arm();
-    let running = Running::start(config, Sockets { admin, demo });
+    let running = Running::start(config, Sockets { admin, demo })?;
     Launched { client: &principal.name, admin: running.admin, upstreams: count }.emit();
-    let (gateway, stop) = (Arc::clone(&running.gateway), running.endpoint.stop.clone());
-    running.endpoint.spawn(downstream::converse(gateway, principal, pipe, patience, stop));
+    let (face, stop) = (Arc::clone(running.live.face()), running.endpoint.stop.clone());
+    running.endpoint.spawn(downstream::converse(face, principal, pipe, patience, stop));
     running.readiness.enter(Phase::Serving);
     running.run(signals).await;
     Ok(())
@@ -149,16 +155,15 @@ async fn bind(key: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
 
 /// A gateway at work.
 struct Running {
-    config: Arc<Config>,
-    gateway: Arc<Gateway>,
+    live: Arc<Live>,
+    wishes: Wishes,
     readiness: Arc<Readiness>,
     /// Where the admin listener is.
     admin: Option<SocketAddr>,
-    upstreams: Vec<Arc<upstream::Connector>>,
     /// The endpoint or the pipe, and the calls in it.
     endpoint: Tasks,
     /// What must outlive the endpoint.
-    background: Tasks,
+    background: Arc<Tasks>,
 }
 
 /// Tasks that are told to stop, and waited for.
@@ -186,52 +191,40 @@ impl Tasks {
 }
 
 impl Running {
-    /// Starts everything but the face towards clients.
-    fn start(config: Arc<Config>, sockets: Sockets) -> Self {
-        let metrics = Arc::new(Metrics::new(&config));
+    /// Starts everything but the listener, or the pipe, of clients.
+    fn start(config: Arc<Config>, sockets: Sockets) -> anyhow::Result<Self> {
         let readiness = Arc::new(Readiness::default());
-        let (endpoint, background) = (Tasks::default(), Tasks::default());
+        let (endpoint, background) = (Tasks::default(), Arc::new(Tasks::default()));
         if let Some(socket) = sockets.demo {
             background.spawn(demo::http(socket, background.stop.clone()));
         }
         let stop = background.stop.clone();
         background.spawn(async move { stop.run_until_cancelled(upstream::orphans::reap_all()).await });
-        let upstreams = upstream::start_all(&config, &metrics);
-        let ports = upstreams.iter().map(|upstream| Arc::clone(upstream) as Arc<dyn Upstream>).collect();
-        let gateway = Gateway::new(Arc::clone(&config), Arc::clone(&metrics), ports);
-        background.spawn(Arc::clone(&gateway).refresh(background.stop.clone()));
+        let live = Live::start(config, &background, endpoint.stop.clone())?;
+        let (wishes, wished) = reload::wishes();
+        background.spawn(reload::keep(Arc::clone(&live), wished, background.stop.clone()));
         let admin = sockets.admin.as_ref().and_then(|(socket, _)| socket.local_addr().ok());
         if let Some(socket) = sockets.admin {
-            let offers = {
-                let gateway = Arc::clone(&gateway);
-                move || gateway.offers()
-            };
-            let explain = {
-                let gateway = Arc::clone(&gateway);
-                move |client: Option<&str>, question: &Question| match client {
-                    Some(client) => gateway.explain(client, question).map(|one| vec![one]),
-                    None => gateway.explain_all(question),
-                }
-            };
-            let state = AdminState::new(&config, metrics, Arc::clone(&readiness), offers, Box::new(explain));
+            let sights = Arc::new(Sights { live: Arc::clone(&live), wishes: wishes.clone() });
+            let state = AdminState::new(Arc::clone(live.metrics()), Arc::clone(&readiness), sights);
             background.spawn(admin::serve(socket, Arc::new(state), background.stop.clone()));
         }
-        Self { config, gateway, readiness, admin, upstreams, endpoint, background }
+        Ok(Self { live, wishes, readiness, admin, endpoint, background })
     }
 
     /// Waits for a signal, or for the end of what is served, and drains.
     async fn run(&self, mut signals: Signals) {
         let first = tokio::select! {
-            signal = signals.next() => signal,
+            signal = signals.next(&self.wishes) => signal,
             () = self.endpoint.stop.cancelled() => "the pipe ended",
         };
-        Stopping { signal: first, drain: self.config.drain_timeout }.emit();
+        Stopping { signal: first, drain: self.live.config().drain_timeout }.emit();
         tokio::select! {
             () = self.drain() => {
                 upstream::guard::dismiss();
                 Stopped { reason: "drained" }.emit();
             }
-            second = signals.next() => Stopped { reason: second }.emit(),
+            second = signals.next(&self.wishes) => Stopped { reason: second }.emit(),
         }
     }
 
@@ -239,11 +232,42 @@ impl Running {
     async fn drain(&self) {
         self.readiness.enter(Phase::Draining);
         service::is_stopping();
-        let _timed_out = tokio::time::timeout(self.config.drain_timeout, self.endpoint.end()).await;
-        let ends = self.upstreams.iter().map(|upstream| upstream.stop());
-        let ends = futures_util::future::join_all(ends);
-        let _timed_out = tokio::time::timeout(CHILDREN_END, ends).await;
+        let patience = self.live.config().drain_timeout;
+        let _timed_out = tokio::time::timeout(patience, self.endpoint.end()).await;
+        let _timed_out = tokio::time::timeout(CHILDREN_END, self.live.stop()).await;
         let _timed_out = tokio::time::timeout(CHILDREN_END, self.background.end()).await;
+    }
+}
+
+/// What the admin listener sees, and may wish.
+struct Sights {
+    live: Arc<Live>,
+    wishes: Wishes,
+}
+
+impl admin::Sights for Sights {
+    fn config(&self) -> Arc<Config> {
+        self.live.config()
+    }
+
+    fn offers(&self) -> Offers {
+        self.live.gateway().offers()
+    }
+
+    fn explain(&self, client: Option<&str>, question: &Question) -> Result<Vec<Explanation>, Unanswerable> {
+        let gateway = self.live.gateway();
+        match client {
+            Some(client) => gateway.explain(client, question).map(|one| vec![one]),
+            None => gateway.explain_all(question),
+        }
+    }
+
+    fn last_reload(&self) -> Option<Reload> {
+        self.live.last()
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Option<Reload>> {
+        Box::pin(self.wishes.ask("admin"))
     }
 }
 
@@ -264,13 +288,13 @@ impl Signals {
         })
     }
 
-    /// The next signal to stop. SIGHUP asks others to read their configuration again; it must not end us.
-    async fn next(&mut self) -> &'static str {
+    /// The next signal to stop. SIGHUP is a wish to read the configuration again.
+    async fn next(&mut self, wishes: &Wishes) -> &'static str {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => return "SIGINT",
                 _ = self.terminate.recv() => return "SIGTERM",
-                _ = self.hangup.recv() => SignalIgnored { signal: "SIGHUP" }.emit(),
+                _ = self.hangup.recv() => wishes.wish("SIGHUP"),
             }
         }
     }

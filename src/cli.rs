@@ -196,7 +196,7 @@ fn serve(path: &Path, task: impl AsyncFnOnce(config::Config) -> anyhow::Result<(
         Err(error) => return fail(&error),
     };
     for warning in &loaded.warnings {
-        tracing::warn!(target: "waypost::config", event = "config_warning", reason = %warning);
+        telemetry::ConfigWarning { reason: &warning.to_string() }.emit();
     }
     let _already_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let end = on_runtime(task(loaded.config));

@@ -26,6 +26,7 @@ mod resilience;
 mod rules;
 mod section;
 mod source;
+mod succession;
 mod tree;
 mod units;
 
@@ -49,6 +50,7 @@ pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::{page as reference_page, schema};
 pub use resilience::{Breaker, Health, Patience, Resilience, Retry};
 pub use rules::{Layer, RoleConfig, Rules};
+pub use succession::TooMany;
 
 /// A checked configuration. Immutable; a changed file makes another one.
 #[derive(Clone, Debug)]
@@ -65,8 +67,10 @@ pub struct Config {
     pub is_admin_named: bool,
     /// The address of the built-in HTTP demo server, if it is wanted.
     pub demo: Option<SocketAddr>,
-    /// The upstreams in the order of the file.
+    /// The upstreams by their places.
     pub upstreams: Vec<Arc<UpstreamConfig>>,
+    /// The places of those upstreams that there are, in the order of the file.
+    pub order: Vec<usize>,
     /// The endpoints in the order of the file; one at least.
     pub endpoints: Vec<Arc<EndpointConfig>>,
     /// The roles in the order of the file, those that no client has too.
@@ -100,8 +104,12 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// The log.
     pub log: Log,
+    /// How often it is looked whether the file, or one that it names, is another one; zero is never. Default 1 s.
+    pub reload_interval: Duration,
     /// The name of the file, as it was given.
     pub file: Arc<str>,
+    /// The files that it names and whose text is part of what it says: secrets.
+    pub files: Vec<PathBuf>,
     /// Identifies what the file and its variables said; 16 hex digits.
     pub hash: String,
 }
@@ -109,9 +117,9 @@ pub struct Config {
 /// One upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// Its key under `upstreams`.
+    /// Its key under `upstreams`; empty for one that is no more.
     pub name: Arc<str>,
-    /// Its place in the file.
+    /// Its place in [`Config::upstreams`].
     pub index: usize,
     /// How it is reached.
     pub transport: Transport,
@@ -261,9 +269,9 @@ pub enum HttpKind {
 }
 
 /// One caller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ClientConfig {
-    /// Its key under `clients`; `anonymous` for callers without credentials.
+    /// Its key under `clients`; `anonymous` for callers without credentials; empty for one that is no more.
     pub name: Arc<str>,
     /// Its tokens; empty for the anonymous client, and for those that are known otherwise.
     pub tokens: Vec<Token>,
@@ -335,7 +343,7 @@ pub struct Rate {
 }
 
 /// Bounds of the gateway itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a request body. Default 16 MiB.
     pub body: usize,

@@ -18,6 +18,7 @@ mod departed;
 mod detached;
 mod endpoint;
 mod event_id;
+mod face;
 mod filter;
 #[cfg(test)]
 mod for_test;
@@ -44,5 +45,6 @@ mod stream;
 mod threads;
 
 pub(crate) use self::accept::PROTOCOLS;
+pub use self::face::Face;
 pub(crate) use self::http::serve;
 pub use self::pipe::converse;

@@ -21,6 +21,7 @@ mod record;
 mod refresh;
 mod rewrite;
 mod send;
+mod succession;
 mod task_list;
 mod tasks;
 #[cfg(test)]
@@ -40,12 +41,9 @@ use crate::telemetry::{LimitReached, LimitScope, Metrics, Table};
 use admit::admit;
 use breaker::Breaker;
 use expiry::Expiry;
-use feed::Feed;
-use following::Places;
 use limits::CallGuards;
 use record::CallRecord;
-use task_list::OwnTasks;
-use tasks::TaskIds;
+use succession::Lineage;
 
 pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
@@ -57,6 +55,7 @@ pub use following::Following;
 pub use limits::EdgeCaller;
 pub use local::{CacheScope, Page};
 pub use port::{Health, List, Offer, Upstream};
+pub use succession::Credentials;
 
 /// The gateway between all clients and all upstreams.
 pub struct Gateway {
@@ -68,13 +67,11 @@ pub struct Gateway {
     /// How each endpoint exposes them.
     exposed: Vec<Vec<ExposedNames>>,
     guards: CallGuards,
-    breakers: Vec<Breaker>,
-    task_ids: TaskIds,
-    own_tasks: OwnTasks,
+    breakers: Vec<Arc<Breaker>>,
+    /// What each client is known by.
+    credentials: Vec<Credentials>,
     current: ArcSwap<Current>,
-    feed: Feed,
-    /// Places for the resources that clients follow.
-    places: Places,
+    lineage: Arc<Lineage>,
 }
 
 /// What is offered at one instant: the merged snapshot of each endpoint, and the offers that they were made of.
@@ -102,26 +99,33 @@ impl Gateway {
     /// [`Gateway::refresh`] runs.
     #[must_use]
     pub fn new(config: Arc<Config>, metrics: Arc<Metrics>, upstreams: Vec<Arc<dyn Upstream>>) -> Arc<Self> {
+        let lineage = Arc::new(Lineage::new(&config));
+        let guards = CallGuards::new(&config);
+        let breakers = breakers(&config, |_| None);
+        let gateway = Self::build((config, metrics, lineage), upstreams, (guards, breakers));
+        gateway.lineage.begin_with(&gateway);
+        gateway
+    }
+
+    fn build(
+        (config, metrics, lineage): (Arc<Config>, Arc<Metrics>, Arc<Lineage>),
+        upstreams: Vec<Arc<dyn Upstream>>,
+        (guards, breakers): (CallGuards, Vec<Arc<Breaker>>),
+    ) -> Arc<Self> {
         Arc::new(Self {
-            guards: CallGuards::new(&config),
-            breakers: config
-                .upstreams
-                .iter()
-                .map(|upstream| Breaker::new(upstream.resilience.breaker))
-                .collect(),
-            task_ids: TaskIds::new(&config),
-            own_tasks: OwnTasks::new(&config),
+            guards,
+            breakers,
             current: ArcSwap::from_pointee(Current::new(
                 refresh::empty(&config),
                 upstreams.iter().map(|_| Arc::default()).collect(),
             )),
-            feed: Feed::default(),
-            places: Places::new(&config.limits),
+            credentials: succession::credentials(&config),
             names: names(&config, None),
             exposed: config.endpoints.iter().map(|endpoint| names(&config, Some(endpoint))).collect(),
             upstreams,
             metrics,
             config,
+            lineage,
         })
     }
 
@@ -138,7 +142,8 @@ impl Gateway {
         principal: &Principal,
     ) -> impl Iterator<Item = (&'a Arc<UpstreamConfig>, &'a Arc<Offer>)> + use<'a> {
         let endpoint = self.config.endpoints.get(principal.endpoint);
-        let all = self.config.upstreams.iter().zip(&current.offers);
+        let all = self.config.upstreams_in_order();
+        let all = all.filter_map(|upstream| Some((upstream, current.offers.get(upstream.index)?)));
         all.filter(move |(upstream, _)| endpoint.is_some_and(|endpoint| endpoint.has(upstream.index)))
     }
 
@@ -248,11 +253,19 @@ impl Gateway {
     }
 }
 
+/// The breaker of each upstream: the one that is `known` at its place, or a new one.
+fn breakers(config: &Config, known: impl Fn(usize) -> Option<Arc<Breaker>>) -> Vec<Arc<Breaker>> {
+    let breaker = |upstream: &Arc<UpstreamConfig>| {
+        known(upstream.index).unwrap_or_else(|| Arc::new(Breaker::new(upstream.resilience.breaker)))
+    };
+    config.upstreams.iter().map(breaker).collect()
+}
+
 /// How the names of each upstream are exposed: at an endpoint, or, without one, as rules know them.
 fn names(config: &Config, endpoint: Option<&EndpointConfig>) -> Vec<ExposedNames> {
     let prefixes = || {
         config.upstreams.iter().map(|upstream| match endpoint {
-            None => Some(upstream.prefix.as_str()),
+            None => (!upstream.name.is_empty()).then_some(upstream.prefix.as_str()),
             Some(endpoint) => endpoint.has(upstream.index).then(|| endpoint.prefix(upstream)),
         })
     };

@@ -13,6 +13,7 @@ mod log;
 mod metrics;
 mod own;
 mod process;
+mod reload;
 mod resumption;
 mod subscriptions;
 mod throttle;
@@ -26,9 +27,7 @@ pub use events::{
     UpstreamStderr, UpstreamUnlisted,
 };
 pub use identity::{CertificatesFailed, CertificatesRead, CredentialsRefused, KeysFailed, KeysRead};
-pub use lifecycle::{
-    Launched, ListenFailed, Listening, RuleUnmatched, ServiceUntold, SignalIgnored, Stopped, Stopping,
-};
+pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, ServiceUntold, Stopped, Stopping};
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{
@@ -36,6 +35,7 @@ pub use metrics::{
     Table,
 };
 pub use own::{OwnConnectionEnded, OwnConnectionFailed, OwnConnectionOpened};
+pub use reload::{ConfigApplied, ConfigRefused, ConfigUnchanged, ConfigWarning};
 pub use resumption::{Detached, EventsDropped, EventsKept, Resumption, StreamResumed};
 pub use subscriptions::{Subscribed, SubscriptionLost};
 pub use trouble::{

@@ -6,6 +6,7 @@ mod backoff;
 mod connection;
 mod credentials;
 mod failure;
+mod fleet;
 mod inflight;
 mod legacy;
 mod listener;
@@ -27,11 +28,12 @@ mod wire;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -39,7 +41,6 @@ use crate::config::{Config, UpstreamConfig};
 use crate::exchange::{Call, Outcome};
 use crate::gateway::{AdmittedCall, Followed, GatewayError, GatewayErrorKind, Offer, Upstream};
 use crate::mcp::Method;
-use crate::telemetry::Metrics;
 use crate::translate::input::{self, REQUEST_STATE};
 
 use connection::Connection;
@@ -51,6 +52,7 @@ use pool::{Checkout, Grounds, Pool};
 use probe::Dialer;
 use supervise::{Desk, Supervisor};
 
+pub use fleet::{Fleet, Turnover};
 pub use parked::Parking;
 pub(crate) use transport::child::{guard, orphans};
 
@@ -64,31 +66,35 @@ pub struct Connector {
     /// The connections that belong to one client or session each, where there are any.
     pool: Option<Arc<Pool>>,
     parking: Arc<Parking>,
+    /// Calls under way, those that are parked too.
+    calls: TaskTracker,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// Starts to keep every upstream of a configuration connected; see [`start`].
-#[must_use]
-pub fn start_all(config: &Config, metrics: &Arc<Metrics>) -> Vec<Arc<Connector>> {
-    let parking = Arc::new(Parking::new(config, Arc::clone(metrics)));
-    let start = |upstream: &Arc<UpstreamConfig>| start(Arc::clone(upstream), config, Arc::clone(&parking));
-    config.upstreams.iter().map(start).collect()
-}
+/// How long a call may be on its way to a connection that is retired.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// Starts to keep an upstream connected. Returns at once, whatever the state of the server. Must be called
 /// within a runtime.
 ///
 /// Bounds: `limits.message` for one message, `limits.list_pages` and `limits.list_items` for its lists, and
 /// `sessions.idle_timeout` for connections that nobody uses, of `gateway`; the rest is in `config`.
+///
+/// One that comes in the place of `before` is told what clients follow, and offers what that one offered until it has
+/// read its own lists, for `grace` at the most.
 #[must_use]
-pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking>) -> Arc<Connector> {
+pub fn start(
+    config: Arc<UpstreamConfig>,
+    gateway: &Config,
+    (parking, before): (Arc<Parking>, Option<&Arc<Connector>>),
+) -> Arc<Connector> {
     let limits = &gateway.limits;
     let metrics = Arc::clone(parking.metrics());
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
-    let desk = Arc::new(Desk::new());
-    let followed: Arc<Followed> = Arc::default();
+    let desk = Arc::new(Desk::new(before.map(|before| Offer::clone(&before.offer().borrow()))));
+    let followed = before.map(|before| Arc::clone(&before.followed)).unwrap_or_default();
     let patience = Patience {
         time: limits.answer_timeout,
         stop: stop.clone(),
@@ -127,7 +133,8 @@ pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking
         stop: stop.clone(),
     };
     tasks.spawn(supervisor.run());
-    Arc::new(Connector { name, desk, followed, pool, parking, stop, tasks })
+    let calls = TaskTracker::new();
+    Arc::new(Connector { name, desk, followed, pool, parking, calls, stop, tasks })
 }
 
 impl Connector {
@@ -138,6 +145,15 @@ impl Connector {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    /// Lets the calls that are under way end, for `patience` at the most, and [stops](Self::stop). Nothing new is to
+    /// be sent to it.
+    pub async fn retire(&self, patience: Duration) {
+        sleep(ON_ITS_WAY.min(patience)).await;
+        self.calls.close();
+        let _late = timeout(patience, self.calls.wait()).await;
+        self.stop().await;
     }
 }
 
@@ -157,6 +173,7 @@ impl Connector {
             return self.agree(&*self.desk.checkout(deadline).await?, native).await;
         }
         let checkout = self.checkout(&call, deadline).await?.sit(call.principal.client, deadline).await?;
+        let checkout = checkout.counted(self.calls.token());
         let connection = &checkout.connection;
         if !connection.knows_retries() && call.request.param(REQUEST_STATE).is_some() {
             return Err(parked::unknown_state());
@@ -233,6 +250,7 @@ impl Upstream for Connector {
     fn call(&self, call: AdmittedCall) -> BoxFuture<'_, Result<Outcome, GatewayError>> {
         Box::pin(async move {
             let deadline = call.deadline();
+            let _under_way = self.calls.token();
             let (call, target, _permit) = call.into_parts();
             let carried = self.carry(call, &target.native, deadline).await;
             carried.map_err(|failure| failure.into_error(&self.name))

@@ -5,35 +5,36 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::gateway::{Explanation, Question, Unanswerable};
-
-/// Explains for one client, or for all where none is named.
-pub type Explain = dyn Fn(Option<&str>, &Question) -> Result<Vec<Explanation>, Unanswerable> + Send + Sync;
+use super::Sights;
+use crate::gateway::Question;
 
 /// Answers `/api/explain?client=C&tool=T`, with `&endpoint=E` at another endpoint: one explanation.
-pub(super) fn explain(explain: &Explain, hash: &str, query: Option<&str>) -> (StatusCode, Value) {
+pub(super) fn explain(sights: &dyn Sights, query: Option<&str>) -> (StatusCode, Value) {
     let asked = match Asked::parse(query) {
         Ok(Asked { client: None, .. }) => return refuse("`client` is missing"),
         Ok(asked) => asked,
         Err(text) => return refuse(text),
     };
-    match explain(asked.client.as_deref(), &asked.question) {
-        Ok(explanations) => {
-            (StatusCode::OK, json!({"config_hash": hash, "explanation": explanations.first()}))
-        }
+    match sights.explain(asked.client.as_deref(), &asked.question) {
+        Ok(explanations) => (
+            StatusCode::OK,
+            json!({"config_hash": sights.config().hash, "explanation": explanations.first()}),
+        ),
         Err(missing) => (StatusCode::NOT_FOUND, json!({"error": missing.to_string()})),
     }
 }
 
 /// Answers `/api/who?tool=T`, with `&endpoint=E` at another endpoint: an explanation for each client.
-pub(super) fn who(explain: &Explain, hash: &str, query: Option<&str>) -> (StatusCode, Value) {
+pub(super) fn who(sights: &dyn Sights, query: Option<&str>) -> (StatusCode, Value) {
     let asked = match Asked::parse(query) {
         Ok(Asked { client: Some(_), .. }) => return refuse("`client` is a parameter of /api/explain"),
         Ok(asked) => asked,
         Err(text) => return refuse(text),
     };
-    match explain(None, &asked.question) {
-        Ok(explanations) => (StatusCode::OK, json!({"config_hash": hash, "explanations": explanations})),
+    match sights.explain(None, &asked.question) {
+        Ok(explanations) => {
+            (StatusCode::OK, json!({"config_hash": sights.config().hash, "explanations": explanations}))
+        }
         Err(missing) => (StatusCode::NOT_FOUND, json!({"error": missing.to_string()})),
     }
 }

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::AdminState;
+use super::{AdminState, Reload};
+use crate::config::{Config, Transport};
 use crate::gateway::{Health, Offer};
 
 /// So many failures in a row are a crash loop.
@@ -20,6 +21,9 @@ pub(super) struct Report {
     phase: &'static str,
     config_hash: String,
     uptime_seconds: f64,
+    /// What came of reading the configuration last; absent if it was read at the start only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_reload: Option<Reload>,
     upstreams: Vec<Upstream>,
 }
 
@@ -49,19 +53,28 @@ struct Upstream {
 
 /// Writes the page from what is known now.
 pub(super) fn report(state: &AdminState) -> Report {
-    let upstreams = (state.offers)();
+    let (config, upstreams) = (state.sights.config(), state.sights.offers());
     let now = Instant::now();
     Report {
         version: env!("CARGO_PKG_VERSION"),
         phase: state.readiness.phase().as_str(),
-        config_hash: state.config_hash.clone(),
+        config_hash: config.hash.clone(),
+        last_reload: state.sights.last_reload(),
         uptime_seconds: rounded(now.saturating_duration_since(state.started).as_secs_f64()),
-        upstreams: upstreams.iter().map(|named| upstream(state, named, now)).collect(),
+        upstreams: upstreams.iter().map(|named| upstream((state, &config), named, now)).collect(),
     }
 }
 
-fn upstream(state: &AdminState, (name, offer): &(Arc<str>, Arc<Offer>), now: Instant) -> Upstream {
-    let transport = state.transports.iter().find(|(known, _)| known == name).map(|(_, transport)| *transport);
+fn upstream(
+    (state, config): (&AdminState, &Config),
+    (name, offer): &(Arc<str>, Arc<Offer>),
+    now: Instant,
+) -> Upstream {
+    let transport = config.upstreams_in_order().find(|known| known.name == *name);
+    let transport = transport.map(|known| match known.transport {
+        Transport::Stdio(_) => "stdio",
+        Transport::Http(_) => "http",
+    });
     let breaker = if state.metrics.is_breaker_open(name) { "open" } else { "closed" };
     let shown = Upstream {
         name: name.to_string(),

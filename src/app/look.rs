@@ -7,9 +7,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{CHILDREN_END, Tasks, optional};
 use crate::config::Config;
-use crate::gateway::{Gateway, Health, Upstream};
+use crate::demo;
+use crate::gateway::{Gateway, Health};
 use crate::telemetry::Metrics;
-use crate::{demo, upstream};
+use crate::upstream::Fleet;
 
 /// How often it is looked whether all upstreams are there.
 const LOOK: Duration = Duration::from_millis(20);
@@ -27,15 +28,13 @@ pub(crate) async fn look<T>(config: Config, question: impl AsyncFnOnce(&Gateway)
     if let Some(socket) = optional("demo.listen", config.demo).await.ok().flatten() {
         background.spawn(demo::http(socket, background.stop.clone()));
     }
-    let upstreams = upstream::start_all(&config, &metrics);
-    let ports = upstreams.iter().map(|upstream| Arc::clone(upstream) as Arc<dyn Upstream>).collect();
-    let gateway = Gateway::new(Arc::clone(&config), metrics, ports);
+    let fleet = Fleet::start(&config, &metrics);
+    let gateway = Gateway::new(Arc::clone(&config), metrics, fleet.ports());
     background.spawn(Arc::clone(&gateway).refresh(background.stop.clone()));
     let budgets = config.upstreams.iter().map(|upstream| upstream.connect_timeout + upstream.list_timeout);
     let _timed_out = timeout(budgets.max().unwrap_or_default(), settled(&gateway)).await;
     let answer = question(&gateway).await;
-    let ends = upstreams.iter().map(|upstream| upstream.stop());
-    let _timed_out = timeout(CHILDREN_END, futures_util::future::join_all(ends)).await;
+    let _timed_out = timeout(CHILDREN_END, fleet.stop()).await;
     let _timed_out = timeout(CHILDREN_END, background.end()).await;
     answer
 }

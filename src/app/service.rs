@@ -11,6 +11,12 @@ pub(super) fn is_ready() {
     tell(&[NotifyState::Ready]);
 }
 
+/// The configuration is being read again; [`is_ready`] says that it was.
+pub(super) fn is_reloading() {
+    let now = NotifyState::monotonic_usec_now().ok();
+    tell(&[Some(NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
+}
+
 /// What is under way ends, and nothing new begins.
 pub(super) fn is_stopping() {
     tell(&[NotifyState::Stopping]);

@@ -49,6 +49,12 @@ impl Authenticator {
         }
     }
 
+    /// Takes the clients of a configuration that comes in the place of that of `before`.
+    #[must_use]
+    pub fn in_place_of(config: &Config, before: &Self) -> Self {
+        Self { issuers: Issuers::in_place_of(config, &before.issuers), ..Self::new(config) }
+    }
+
     /// Keeps the keys of the issuers up to date; ends at once if there are none, and else never.
     pub async fn keep(&self, metrics: &Metrics) {
         self.issuers.keep(metrics).await;

@@ -57,14 +57,26 @@ struct Unchecked {
 
 impl Issuers {
     pub(super) fn new(config: &Config) -> Self {
-        let named = config.clients.iter().enumerate();
+        let named = config.clients_there();
         let named = named.filter(|(_, client)| !client.is_anonymous && !client.is_group);
-        let roles = config.roles.iter().enumerate();
+        let roles = config.roles.iter().enumerate().filter(|(_, role)| !role.name.is_empty());
         Self {
             issuers: config.jwt.iter().map(Issuer::new).collect(),
             clients: named.map(|(place, client)| (Arc::clone(&client.name), place)).collect(),
             roles: roles.map(|(place, role)| (Arc::clone(&role.name), place)).collect(),
         }
+    }
+
+    /// Those of a configuration that comes in the place of another one: keys that were read stay known.
+    pub(super) fn in_place_of(config: &Config, before: &Self) -> Self {
+        let mut issuers = Self::new(config);
+        for issuer in &mut issuers.issuers {
+            let known = before.issuers.iter().find(|known| issuer.config.has_keys_of(&known.config));
+            if let Some(known) = known {
+                issuer.keys = Arc::clone(&known.keys);
+            }
+        }
+        issuers
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -39,7 +39,7 @@ impl Resource {
             }
         }
         let usual = config.endpoint(None).unwrap_or_default();
-        let mut endpoints: Vec<_> = config.endpoints.iter().enumerate().collect();
+        let mut endpoints: Vec<_> = config.endpoints_there().collect();
         endpoints.sort_by_key(|(place, _)| *place != usual);
         let paths = |endpoint: &EndpointConfig| {
             [endpoint.path.to_string(), endpoint.stream_path(), endpoint.messages_path()]

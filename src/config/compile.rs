@@ -60,6 +60,7 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
         admin_tls,
         is_admin_named,
         demo,
+        order: (0..upstreams.enabled.len()).collect(),
         upstreams: upstreams.enabled,
         endpoints,
         roles,
@@ -79,7 +80,9 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
         server_info: identity::server_info(&mut top),
         drain_timeout: top.bounded(&keys::DRAIN_TIMEOUT).unwrap_or_default(),
         log: log(&mut top),
+        reload_interval: top.bounded(&keys::RELOAD_INTERVAL).unwrap_or_default(),
         file: "".into(),
+        files: Vec::new(),
         hash: String::new(),
     };
     (config, top.finish())

@@ -65,10 +65,12 @@ impl Config {
     /// The place of the endpoint with this path; without a path that of `/mcp`, or else of the first.
     #[must_use]
     pub fn endpoint(&self, path: Option<&str>) -> Option<usize> {
-        let find = |path: &str| self.endpoints.iter().position(|endpoint| &*endpoint.path == path);
+        let find = |path: &str| {
+            self.endpoints_there().find(|(_, endpoint)| &*endpoint.path == path).map(|(place, _)| place)
+        };
         match path {
             Some(path) => find(path),
-            None => Some(find(WHOLE).unwrap_or_default()),
+            None => find(WHOLE).or_else(|| self.endpoints_there().next().map(|(place, _)| place)),
         }
     }
 

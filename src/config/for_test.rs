@@ -18,6 +18,7 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         admin_tls: None,
         is_admin_named: false,
         demo: None,
+        order: (0..upstreams.len()).collect(),
         upstreams: upstreams.collect(),
         endpoints: vec![Arc::new(EndpointConfig::whole())],
         roles: vec![],
@@ -40,6 +41,8 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         server_info: ServerInfo::default(),
         drain_timeout: Duration::from_secs(30),
         log: Log { format: LogFormat::Human, level: "info".into() },
+        reload_interval: Duration::ZERO,
+        files: Vec::new(),
         file: "gateway.yaml".into(),
         hash: "0".repeat(16),
     }

@@ -1,5 +1,6 @@
 //! File → configuration, or everything that is wrong with it.
 
+use std::cell::RefCell;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::problem::{Problem, Problems, Severity};
 use super::reader::Reader;
 use super::source::{Finding, Source};
 use super::tree::{self, Name, Node, Span, Value};
-use super::{Config, compile, expand, mask};
+use super::{Config, Http, Transport, compile, expand, mask};
 
 /// A configuration that can be used.
 #[derive(Clone, Debug)]
@@ -85,11 +86,13 @@ fn parse_in(
             return Err(Problems::new(vec![source.problem(finding)]));
         }
     };
-    let reader = Reader { folder: folder.to_owned(), env, findings: Vec::new().into() };
+    let reader =
+        Reader { folder: folder.to_owned(), env, findings: RefCell::default(), files: RefCell::default() };
     let top = Node { span: Span::default(), value: Value::Map(entries) };
     let entries = reader.entries(&top, "the file", "a mapping").unwrap_or_default();
     let (mut config, root) = compile::compile(&reader, entries);
     config.file = Arc::clone(&file);
+    config.files = reader.files.take();
     config.hash = hash(&top, &config, env);
     let source = Source::new(Arc::clone(&file), text, mask::secrets(entries));
     let findings = reader.findings.take();
@@ -151,6 +154,11 @@ fn hash(top: &Node, config: &Config, env: &dyn Fn(&str) -> Option<String>) -> St
     hash_node(top, env, &mut context);
     for client in &config.clients {
         client.tokens.iter().for_each(|token| context.update(&token.digest));
+    }
+    for upstream in &config.upstreams {
+        if let Transport::Http(Http { oauth: Some(oauth), .. }) = &upstream.transport {
+            context.update(oauth.client_secret.expose_secret().as_bytes());
+        }
     }
     if let Some(key) = &config.sessions.key {
         context.update(key.expose_secret().as_bytes());

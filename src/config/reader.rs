@@ -16,6 +16,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) folder: PathBuf,
     pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
     pub(crate) findings: RefCell<Vec<Finding>>,
+    /// The files that were read besides.
+    pub(crate) files: RefCell<Vec<PathBuf>>,
 }
 
 /// A text, variables filled in.

@@ -22,7 +22,7 @@ use super::resumption::Resumption;
 use super::sse::Connections;
 use crate::auth::{Authenticator, Resource};
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
-use crate::gateway::{EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
+use crate::gateway::{Credentials, EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
 use crate::mcp::{Code, Era, Id, ListKind, Method, Raw, Request};
 use crate::seal::SealError;
 use crate::telemetry::{ClientRefused, StreamKind};
@@ -35,12 +35,12 @@ pub(super) struct Endpoint {
     pub(super) authenticator: Authenticator,
     /// What clients are told of where tokens come from.
     pub(super) resource: Resource,
-    pub(super) sessions: SessionTable,
+    pub(super) sessions: Arc<SessionTable>,
     pub(super) in_flight: Arc<InFlight>,
     pub(super) questions: Arc<Questions>,
     pub(super) streams: Arc<Streams>,
     /// Open connections over HTTP+SSE.
-    pub(super) connections: Connections,
+    pub(super) connections: Arc<Connections>,
     /// What the gateway calls itself.
     pub(super) identity: Identity,
     /// Cancelled when the gateway stops: streams that stay open end then.
@@ -59,6 +59,8 @@ pub(super) struct Caller {
     pub(super) edge: EdgeCaller,
     /// The pipe that it speaks on, if it does.
     pub(super) pipe: Option<u64>,
+    /// What it was known by.
+    pub(super) credentials: Credentials,
 }
 
 /// The session that a request names.
@@ -126,22 +128,43 @@ impl Endpoint {
         let config = gateway.config();
         let bereaved = {
             let gateway = Arc::clone(&gateway);
-            move |session: &Arc<str>| gateway.end_session(session)
+            move |session: &Arc<str>| gateway.newest().end_session(session)
         };
+        let sessions = SessionTable::new(config, Arc::clone(gateway.metrics()))?;
         Ok(Self {
             authenticator: Authenticator::new(config),
             resource: Resource::new(config),
-            sessions: SessionTable::new(config, Arc::clone(gateway.metrics()))?.telling(bereaved),
+            sessions: Arc::new(sessions.telling(bereaved)),
             in_flight: Arc::default(),
             questions: Arc::default(),
             streams: Arc::default(),
-            connections: Connections::default(),
+            connections: Arc::default(),
             identity: Identity::new(&config.server_info),
             closing,
             detached: Arc::new(Detached::new(config, Arc::clone(gateway.metrics()))),
             resumption: Arc::new(Resumption::new(config, Arc::clone(gateway.metrics()))?),
             gateway,
         })
+    }
+
+    /// What serves a gateway that came in the place of this one's: who is there stays there.
+    pub(super) fn succeed(&self, gateway: Arc<Gateway>) -> Self {
+        let config = gateway.config();
+        self.sessions.know(config);
+        Self {
+            authenticator: Authenticator::in_place_of(config, &self.authenticator),
+            resource: Resource::new(config),
+            sessions: Arc::clone(&self.sessions),
+            in_flight: Arc::clone(&self.in_flight),
+            questions: Arc::clone(&self.questions),
+            streams: Arc::clone(&self.streams),
+            connections: Arc::clone(&self.connections),
+            identity: Identity::new(&config.server_info),
+            closing: self.closing.clone(),
+            detached: Arc::clone(&self.detached),
+            resumption: Arc::clone(&self.resumption),
+            gateway,
+        }
     }
 
     /// Forgets sessions and events that are too old. To be called every now and then.
@@ -247,6 +270,11 @@ impl Endpoint {
 }
 
 impl Caller {
+    /// Who it is, and what it was known by.
+    pub(super) fn known(&self) -> (&Principal, &Credentials) {
+        (&self.principal, &self.credentials)
+    }
+
     /// Within what the ids of this caller are its own.
     pub(super) fn scope(&self, session: Option<&SessionUse>) -> Scope {
         let endpoint = self.principal.endpoint;

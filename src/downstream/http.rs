@@ -7,9 +7,11 @@
 
 use std::any::Any;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -28,6 +30,7 @@ use super::accept::{self, Bounds, Certified, Notice, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
 use super::event_id::Position;
+use super::face::Face;
 use super::listening::Listening;
 use super::media::{self, Accepts, single};
 use super::reply::{ErrorBody, Reply};
@@ -35,7 +38,9 @@ use super::site::Site;
 use super::threads::Threads;
 use super::{legacy, post, resumption, sse, stream};
 use crate::auth::AuthError;
-use crate::gateway::{EdgeCaller, Gateway};
+use crate::gateway::EdgeCaller;
+#[cfg(test)]
+use crate::gateway::Gateway;
 use crate::mcp::Code;
 use crate::telemetry::{AcceptFailed, AcceptRecovered, CredentialsRefused, StreamKind};
 use crate::tls::Acceptor;
@@ -56,12 +61,11 @@ const RETRY_CONNECTION: HeaderValue = HeaderValue::from_static("1");
 /// If the listener has no address, or the system no randomness for session ids, or no threads.
 pub(crate) async fn serve(
     (listener, tls): (TcpListener, Option<Arc<Acceptor>>),
-    gateway: Arc<Gateway>,
+    face: Arc<Face>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let config = Arc::clone(gateway.config());
-    let site = Arc::new(Site::new(&config, listener.local_addr()?));
-    let endpoint = Arc::new(Endpoint::new(gateway, shutdown.clone()).map_err(io::Error::other)?);
+    let first = face.endpoint();
+    let config = Arc::clone(first.gateway.config());
     let bounds = Bounds {
         connections: config.limits.connections,
         header_timeout: config.limits.header_timeout,
@@ -69,20 +73,22 @@ pub(crate) async fn serve(
         peer_timeout: config.limits.peer_timeout,
         tick: (config.sessions.idle_timeout / 2).clamp(Duration::from_millis(100), Duration::from_secs(30)),
     };
-    let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
-    let serve = move |request| door.clone().enter(request);
-    let keeper = Arc::clone(&endpoint);
+    let doors = Arc::new(Doors::new(Arc::clone(&face), listener.local_addr()?));
+    let serve = move |request| {
+        let door = doors.now();
+        async move { door.enter(request).await }
+    };
     // Ends with this function, whichever way that ends.
     let mut keeping = JoinSet::new();
-    keeping.spawn(async move { keeper.authenticator.keep(keeper.gateway.metrics()).await });
+    keeping.spawn(async move { face.keep().await });
     if let Some(tls) = &tls {
         keeping.spawn(Arc::clone(tls).keep("listen"));
     }
-    let told = Arc::clone(&endpoint);
+    let told = Arc::clone(&first);
     let threads = Threads::start()?;
     accept::run((listener, tls), (bounds, &threads), serve, move |notice| take(&told, notice), shutdown)
         .await;
-    endpoint.detached.end().await;
+    first.detached.end().await;
     Ok(())
 }
 
@@ -105,6 +111,31 @@ pub(super) fn too_many_connections() -> Reply {
         .header(RETRY_AFTER, RETRY_CONNECTION)
 }
 
+/// The door that is open now: that of the face as it is.
+struct Doors {
+    face: Arc<Face>,
+    address: SocketAddr,
+    latest: ArcSwap<Door>,
+}
+
+impl Doors {
+    fn new(face: Arc<Face>, address: SocketAddr) -> Self {
+        let latest = ArcSwap::from_pointee(Door::of(face.endpoint(), address));
+        Self { face, address, latest }
+    }
+
+    fn now(&self) -> Door {
+        let endpoint = self.face.endpoint();
+        let latest = self.latest.load();
+        if Arc::ptr_eq(&latest.endpoint, &endpoint) {
+            return Door::clone(&latest);
+        }
+        let next = Door::of(endpoint, self.address);
+        self.latest.store(Arc::new(next.clone()));
+        next
+    }
+}
+
 /// Everything that a request passes before it is routed.
 #[derive(Clone)]
 pub(super) struct Door {
@@ -114,12 +145,16 @@ pub(super) struct Door {
 }
 
 impl Door {
+    /// The door of an endpoint that listens on `address`.
+    fn of(endpoint: Arc<Endpoint>, address: SocketAddr) -> Self {
+        let site = Arc::new(Site::new(endpoint.gateway.config(), address));
+        Self { site, router: router(Arc::clone(&endpoint)), endpoint }
+    }
+
     /// A door for tests, without a listener.
     #[cfg(test)]
-    pub(super) fn new(gateway: Arc<Gateway>, address: std::net::SocketAddr) -> Self {
-        let site = Arc::new(Site::new(gateway.config(), address));
-        let endpoint = Arc::new(Endpoint::new(gateway, CancellationToken::new()).unwrap());
-        Self { site, router: router(Arc::clone(&endpoint)), endpoint }
+    pub(super) fn new(gateway: Arc<Gateway>, address: SocketAddr) -> Self {
+        Self::of(Arc::new(Endpoint::new(gateway, CancellationToken::new()).unwrap()), address)
     }
 
     /// Tells all streams to end.
@@ -163,7 +198,7 @@ async fn route(router: Router, request: http::Request<Body>) -> Response {
 fn router(endpoint: Arc<Endpoint>) -> Router {
     let config = Arc::clone(endpoint.gateway.config());
     let mut router = Router::new();
-    for (place, served) in config.endpoints.iter().enumerate() {
+    for (place, served) in config.endpoints_there() {
         let serve = any(move |State(endpoint), request| mcp(endpoint, place, request));
         let open = any(move |State(endpoint), request| old_stream(endpoint, place, request));
         let take = any(move |State(endpoint), request| old_message(endpoint, place, request));
@@ -194,8 +229,9 @@ async fn elsewhere(State(endpoint): State<Arc<Endpoint>>, request: Request) -> R
         return stream::respond(reply.header(CACHE_CONTROL, METADATA_AGE));
     }
     // Of several, a stranger need not know which there are.
-    let text = match endpoint.gateway.config().endpoints.as_slice() {
-        [only] => format!("there is nothing here; the MCP endpoint is {}", only.path),
+    let mut served = endpoint.gateway.config().endpoints_there();
+    let text = match (served.next(), served.next()) {
+        (Some((_, only)), None) => format!("there is nothing here; the MCP endpoint is {}", only.path),
         _ => "there is no endpoint at this path; whoever runs this gateway knows which there are".to_owned(),
     };
     stream::respond(Reply::transport(StatusCode::NOT_FOUND, text))
@@ -248,7 +284,8 @@ async fn caller(endpoint: &Endpoint, place: usize, parts: &Parts) -> Result<Call
         None if is_member => EdgeCaller::Member(Arc::clone(&principal.name)),
         None => EdgeCaller::Client(principal.client),
     };
-    Ok(Caller { principal, edge, pipe: None })
+    let credentials = endpoint.gateway.credentials(&principal);
+    Ok(Caller { principal, edge, pipe: None, credentials })
 }
 
 /// The refusal of credentials: what is wrong with them stands in our log only.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -84,7 +85,7 @@ pub(super) struct SessionTable {
     /// Those that are no longer in memory.
     departed: Departed,
     /// The paths of the endpoints, by their places.
-    paths: Vec<Arc<str>>,
+    paths: ArcSwap<Vec<Arc<str>>>,
     most: usize,
     idle_ms: u64,
     clock: Clock,
@@ -114,6 +115,10 @@ struct Sealed<'a> {
     client: Option<&'a RawValue>,
 }
 
+fn paths(config: &Config) -> Vec<Arc<str>> {
+    config.endpoints.iter().map(|endpoint| Arc::clone(&endpoint.path)).collect()
+}
+
 impl SessionTable {
     /// An empty table.
     ///
@@ -124,7 +129,7 @@ impl SessionTable {
             sealer: Sealer::new(&config.sessions, Purpose::Session)?,
             live: DashMap::new(),
             departed: Departed::new(config.limits.sessions, millis(config.sessions.idle_timeout)),
-            paths: config.endpoints.iter().map(|endpoint| Arc::clone(&endpoint.path)).collect(),
+            paths: ArcSwap::from_pointee(paths(config)),
             most: config.limits.sessions,
             idle_ms: millis(config.sessions.idle_timeout),
             clock: Clock::new(),
@@ -172,8 +177,13 @@ impl SessionTable {
         Ok(id)
     }
 
+    /// Takes the endpoints of a configuration that comes in the place of the one before.
+    pub(super) fn know(&self, config: &Config) {
+        self.paths.store(Arc::new(paths(config)));
+    }
+
     fn owner(&self, principal: &Principal) -> Owner {
-        let endpoint = self.paths.get(principal.endpoint).cloned().unwrap_or_default();
+        let endpoint = self.paths.load().get(principal.endpoint).cloned().unwrap_or_default();
         Owner { principal: Arc::clone(&principal.name), endpoint }
     }
 

@@ -2,7 +2,8 @@
 //! subscriptions of modern clients.
 //!
 //! A stream is the body of its response and nothing else: no task, no queue. It ends when its client closes
-//! it, its session ends or opens another one, or the gateway stops.
+//! it, its session ends or opens another one, the gateway stops, or a changed configuration would not let the client
+//! in as it came in.
 //!
 //! Must not know: how a stream is asked for.
 
@@ -120,7 +121,7 @@ enum Next {
     Change(Change),
     Inquiry(Inquiry),
     Silence,
-    /// The gateway stops.
+    /// The gateway stops, or would not let the client in any more.
     Closing,
     /// The session ended, or opened another stream.
     Ended,
@@ -143,7 +144,7 @@ impl Listening {
             following.rewind(since.updates);
         }
         let seen = since.map(|since| since.seen).or_else(|| session.seen());
-        let watch = endpoint.gateway.watch(&caller.principal, &ListKind::ALL, seen, following);
+        let watch = endpoint.gateway.watch(caller.known(), &ListKind::ALL, seen, following);
         let resumption = Arc::clone(&endpoint.resumption);
         let opening = Box::pin(std::future::ready(Piece::Silence));
         let voice = Voice::Session { session: session.clone(), kept, resumption };
@@ -159,7 +160,7 @@ impl Listening {
         place: Place,
     ) -> Self {
         let following: Arc<Following> = Arc::default();
-        let watch = endpoint.gateway.watch(&caller.principal, &filter.kinds, None, Arc::clone(&following));
+        let watch = endpoint.gateway.watch(caller.known(), &filter.kinds, None, Arc::clone(&following));
         let (gateway, principal) = (Arc::clone(&endpoint.gateway), caller.principal.clone());
         let subscription = id.clone();
         let opening = Box::pin(async move {
@@ -262,7 +263,7 @@ impl Listening {
             () = cancelled(ended) => Next::Ended,
             opening = opened(&mut self.opening), if is_opening => Next::Opening(opening),
             Some(inquiry) = received(&mut self.inquiries), if !is_opening => Next::Inquiry(inquiry),
-            change = self.watch.next(), if !is_opening => Next::Change(change),
+            change = self.watch.next(), if !is_opening => change.map_or(Next::Closing, Next::Change),
             () = until(self.quiet_until) => Next::Silence,
         }
     }

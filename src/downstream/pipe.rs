@@ -9,7 +9,6 @@
 //!
 //! Must not know: whose pipe it is, HTTP.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::batch::Batch;
 use super::classify::classify;
 use super::endpoint::{Caller, Endpoint, Prepared, Step};
+use super::face::Face;
 use super::legacy_session::SessionUse;
 use super::listening::{Listening, Piece, Place};
 use super::outlet::{self, Outlet};
@@ -31,7 +31,7 @@ use super::reply::{ErrorBody, Reply};
 use super::running::{DISCONNECTED, Next, Running};
 use super::{legacy, modern, post};
 use crate::exchange::{Cancel, Principal};
-use crate::gateway::{EdgeCaller, Gateway};
+use crate::gateway::{Credentials, EdgeCaller};
 use crate::mcp::{Code, Era, Id, Message, Method, Notification};
 use crate::telemetry::StreamKind;
 use crate::translate::from_legacy::Asking;
@@ -43,38 +43,33 @@ use crate::wire::ndjson::{Line, Lines};
 /// connected: many clients list once, and what a handshake promises is said once. Ends at `shutdown`, at the end of `input`, or once nobody reads `output`. The last
 /// two cancel `shutdown`. Then lets calls under way end, however long that takes; where nobody reads any more,
 /// they are cancelled.
-///
-/// # Errors
-/// If the system has no randomness for session ids.
 pub async fn converse<R, W>(
-    gateway: Arc<Gateway>,
+    face: Arc<Face>,
     principal: Principal,
     (input, output): (R, W),
     patience: Duration,
     shutdown: CancellationToken,
-) -> io::Result<()>
-where
+) where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let endpoint = Arc::new(Endpoint::new(gateway, shutdown.clone()).map_err(io::Error::other)?);
+    let endpoint = face.endpoint();
     let gone = CancellationToken::new();
     let (out, writing) = outlet::open(output, gone.clone());
     let edge = EdgeCaller::Client(principal.client);
-    let caller = Caller { principal, edge, pipe: None };
+    let caller = Caller { principal, edge, pipe: None, credentials: Credentials::default() };
     let mut pipe = Pipe::new(&endpoint, caller, (Speaks::Both, None), (out, gone));
     let talking = async move {
         tokio::select! {
             _settled = timeout(patience, pipe.endpoint.gateway.settle()) => {}
             () = shutdown.cancelled() => {}
         }
-        pipe.read(input, &shutdown).await;
+        pipe.read(input, &face, &shutdown).await;
         shutdown.cancel();
         pipe.tasks.close();
         pipe.tasks.wait().await;
     };
     tokio::join!(talking, writing);
-    Ok(())
 }
 
 /// The conversation. Dropped, it ends its session; what is under way ends with `gone`.
@@ -136,8 +131,15 @@ impl Pipe {
         self.tasks.clone()
     }
 
+    /// Serves what comes from now on at what `endpoint` is.
+    pub(super) fn continue_at(&mut self, endpoint: &Arc<Endpoint>) {
+        if !Arc::ptr_eq(&self.endpoint, endpoint) {
+            self.endpoint = Arc::clone(endpoint);
+        }
+    }
+
     /// Takes lines until there are no more, or nobody wants the answers.
-    async fn read<R: AsyncRead + Unpin>(&mut self, mut input: R, shutdown: &CancellationToken) {
+    async fn read<R: AsyncRead + Unpin>(&mut self, mut input: R, face: &Face, shutdown: &CancellationToken) {
         let limit = self.endpoint.gateway.config().limits.body;
         let mut lines = Lines::new(limit);
         loop {
@@ -147,6 +149,7 @@ impl Pipe {
                 () = shutdown.cancelled() => return,
                 read = input.read_buf(lines.room()) => read,
             };
+            self.continue_at(&face.endpoint());
             // However long a line is, little of it is kept, and its end will come.
             while let Some(line) = lines.next_line().unwrap_or_default() {
                 self.take_line(line, limit).await;

@@ -127,7 +127,7 @@ pub(super) fn open(
 }
 
 /// Takes a message for a connection. Its answer goes to the stream.
-pub(super) async fn take(endpoint: &Endpoint, caller: &Caller, parts: &Parts, body: Body) -> Reply {
+pub(super) async fn take(endpoint: &Arc<Endpoint>, caller: &Caller, parts: &Parts, body: Body) -> Reply {
     let Some(connection) = endpoint.connections.find(parts.uri.query(), &caller.principal) else {
         let text = "the connection is unknown or has ended; open another one with GET";
         return Reply::transport(StatusCode::NOT_FOUND, text);
@@ -137,7 +137,9 @@ pub(super) async fn take(endpoint: &Endpoint, caller: &Caller, parts: &Parts, bo
     }
     match read(endpoint, &parts.headers, body).await {
         Ok(text) => {
-            connection.pipe.lock().await.take(text).await;
+            let mut pipe = connection.pipe.lock().await;
+            pipe.continue_at(endpoint);
+            pipe.take(text).await;
             Reply::accepted()
         }
         // What cannot be read counts, too: it costs the same.

@@ -146,9 +146,9 @@ impl Gateway {
     /// If there is no such client, or no such endpoint.
     pub fn explain(&self, client: &str, question: &Question) -> Result<Explanation, Unanswerable> {
         let endpoint = self.asked_endpoint(question)?;
-        let mut all = self.config.clients.iter().enumerate();
+        let mut all = self.config.clients_there();
         let Some((place, config)) = all.find(|(_, config)| &*config.name == client) else {
-            let known = self.config.clients.iter().map(|client| client.name.to_string()).collect();
+            let known = self.config.clients_there().map(|(_, client)| client.name.to_string()).collect();
             return Err(Unanswerable::NoClient { name: client.to_owned(), known });
         };
         Ok(self.explain_to(endpoint, (place, config), question))
@@ -160,14 +160,14 @@ impl Gateway {
     /// If there is no such endpoint.
     pub fn explain_all(&self, question: &Question) -> Result<Vec<Explanation>, Unanswerable> {
         let endpoint = self.asked_endpoint(question)?;
-        let clients = self.config.clients.iter().enumerate();
+        let clients = self.config.clients_there();
         Ok(clients.map(|client| self.explain_to(endpoint, client, question)).collect())
     }
 
     fn asked_endpoint(&self, question: &Question) -> Result<usize, Unanswerable> {
         self.config.endpoint(question.endpoint.as_deref()).ok_or_else(|| Unanswerable::NoEndpoint {
             path: question.endpoint.clone().unwrap_or_default(),
-            known: self.config.endpoints.iter().map(|endpoint| endpoint.path.to_string()).collect(),
+            known: self.config.endpoints_there().map(|(_, endpoint)| endpoint.path.to_string()).collect(),
         })
     }
 
@@ -226,7 +226,7 @@ impl Gateway {
         let of = |upstream: usize, native: &str| Target { upstream, native: native.into() };
         match question.kind {
             ListKind::Tools | ListKind::Prompts => {
-                let mut under = (0..self.config.upstreams.len()).filter_map(|upstream| {
+                let mut under = self.config.order.iter().copied().filter_map(|upstream| {
                     let names = self.names_at(endpoint, upstream)?;
                     names.under_prefix(&question.name).map(|native| (upstream, native))
                 });
@@ -235,7 +235,7 @@ impl Gateway {
             }
             ListKind::Resources | ListKind::Templates => {
                 let (native, label) = split_tag(&question.name)?;
-                let upstream = self.config.upstreams.iter().find(|upstream| &*upstream.name == label)?;
+                let upstream = self.config.upstreams_in_order().find(|upstream| &*upstream.name == label)?;
                 self.names_at(endpoint, upstream.index).map(|_| of(upstream.index, native))
             }
         }
@@ -243,9 +243,10 @@ impl Gateway {
 
     /// Which endpoint it is, where there are several, and whether its upstreams are the ones that have it.
     fn explain_endpoint(&self, endpoint: usize, question: &Question, found: Option<&Target>) -> Option<Step> {
-        let config = self.config.endpoints.get(endpoint).filter(|_| self.config.endpoints.len() > 1)?;
+        let config =
+            self.config.endpoints.get(endpoint).filter(|_| self.config.endpoints_there().count() > 1)?;
         let place = self.place(config.rules.line);
-        let elsewhere = self.config.endpoints.iter().enumerate().filter(|_| found.is_none());
+        let elsewhere = self.config.endpoints_there().filter(|_| found.is_none());
         let elsewhere = elsewhere.filter(|(other, _)| {
             let anybody = Principal::new(0, "").at(*other);
             find(self.current.load().at(&anybody), question).is_some()

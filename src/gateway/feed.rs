@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Following, Gateway, Health, Offer};
+use super::{Credentials, Following, Gateway, Health, Offer};
 use crate::exchange::Principal;
 use crate::mcp::ListKind;
 
@@ -66,6 +66,7 @@ impl FromIterator<(ListKind, Box<str>)> for Seen {
 pub struct Watch {
     gateway: Arc<Gateway>,
     principal: Principal,
+    credentials: Credentials,
     kinds: Vec<ListKind>,
     seen: Seen,
     following: Arc<Following>,
@@ -80,7 +81,7 @@ impl Gateway {
     #[must_use]
     pub fn watch(
         self: &Arc<Self>,
-        principal: &Principal,
+        (principal, credentials): (&Principal, &Credentials),
         kinds: &[ListKind],
         seen: Option<Seen>,
         following: Arc<Following>,
@@ -91,10 +92,11 @@ impl Gateway {
         }
         Watch {
             principal: principal.clone(),
+            credentials: credentials.clone(),
             kinds: kinds.to_vec(),
             seen: all,
             following,
-            beats: self.feed.0.subscribe(),
+            beats: self.lineage.feed.0.subscribe(),
             is_due: true,
             gateway: Arc::clone(self),
         }
@@ -105,9 +107,14 @@ impl Gateway {
     ///
     /// Cancel safe.
     pub async fn settle(&self) {
-        let mut beats = self.feed.0.subscribe();
+        let mut beats = self.lineage.feed.0.subscribe();
         let is_first = |offer: &Arc<Offer>| matches!(offer.health, Health::Connecting);
-        while self.current.load().offers.iter().any(is_first) && beats.changed().await.is_ok() {}
+        let is_settling = || {
+            let current = self.current.load();
+            let mut offers = self.config.order.iter().filter_map(|place| current.offers.get(*place));
+            offers.any(is_first)
+        };
+        while is_settling() && beats.changed().await.is_ok() {}
     }
 
     /// The lists of `principal` as they are now.
@@ -129,15 +136,20 @@ impl Gateway {
 }
 
 impl Watch {
-    /// Waits for the next change; for ever once the gateway is gone. Changes of one list that come close
+    /// Waits for the next change; for ever once the gateway is gone. `None` is the end: the caller would not be let in
+    /// any more. Changes of one list that come close
     /// together, or while nobody asks, are one; a list that is again what it was has not changed.
     ///
     /// Cancel safe.
-    pub async fn next(&mut self) -> Change {
+    pub async fn next(&mut self) -> Option<Change> {
         loop {
             if self.is_due {
+                self.gateway = self.gateway.newest();
+                if !self.gateway.still_knows(&self.principal, &self.credentials) {
+                    return None;
+                }
                 if let Some(change) = self.take() {
-                    return change;
+                    return Some(change);
                 }
                 self.is_due = false;
             }

@@ -124,7 +124,7 @@ impl Following {
                 "{most} resources are followed already here (`limits.subscriptions_per_session`)"
             )));
         }
-        let place = Arc::clone(&gateway.places.0).try_acquire_owned().map_err(|_| {
+        let place = Arc::clone(&gateway.lineage.places.0).try_acquire_owned().map_err(|_| {
             let most = gateway.config.limits.subscriptions;
             full(format!("{most} resources are followed already (`limits.subscriptions`)"))
         })?;

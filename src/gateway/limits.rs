@@ -25,9 +25,9 @@ const EDGE_CALLERS: usize = 100_000;
 /// All limits of a configuration, by the places of clients and upstreams in it.
 #[derive(Debug)]
 pub(super) struct CallGuards {
-    clients: Vec<Guard>,
-    upstreams: Vec<Guard>,
-    edge: Option<Edge>,
+    clients: Vec<Arc<Guard>>,
+    upstreams: Vec<Arc<Guard>>,
+    edge: Option<Arc<Edge>>,
 }
 
 /// The right to one call in flight; ends with it.
@@ -48,12 +48,26 @@ struct Guard {
 
 impl CallGuards {
     pub(super) fn new(config: &Config) -> Self {
-        let client = |name: &str| format!("the limit of client {name:?}");
-        let upstream = |name: &str| format!("the limit of upstream {name:?}");
+        let nothing = Self { clients: Vec::new(), upstreams: Vec::new(), edge: None };
+        Self::in_place_of(config, &nothing)
+    }
+
+    /// The limits of a configuration that comes in the place of that of `before`: what was used up of a limit that
+    /// is the same stays so.
+    pub(super) fn in_place_of(config: &Config, before: &Self) -> Self {
+        let clients = config.clients.iter().zip(earlier(&before.clients));
+        let clients = clients
+            .map(|(client, before)| Guard::or(before, format!("client {:?}", client.name), &client.limits));
+        let upstreams = config.upstreams.iter().zip(earlier(&before.upstreams));
+        let upstreams = upstreams.map(|(upstream, before)| {
+            Guard::or(before, format!("upstream {:?}", upstream.name), &upstream.limits)
+        });
+        let edge = config.limits.edge.as_ref();
+        let known = before.edge.as_ref().filter(|known| edge == Some(&known.limits));
         Self {
-            clients: config.clients.iter().map(|c| Guard::new(client(&c.name), &c.limits)).collect(),
-            upstreams: config.upstreams.iter().map(|u| Guard::new(upstream(&u.name), &u.limits)).collect(),
-            edge: config.limits.edge.as_ref().and_then(Edge::new),
+            clients: clients.collect(),
+            upstreams: upstreams.collect(),
+            edge: known.cloned().or_else(|| edge.and_then(Edge::new).map(Arc::new)),
         }
     }
 
@@ -74,7 +88,7 @@ impl CallGuards {
             }
         }
         for (scope, guard) in guards {
-            guard.map_or(Ok(()), Guard::count).map_err(|error| (scope, error))?;
+            guard.map_or(Ok(()), |guard| guard.count()).map_err(|error| (scope, error))?;
         }
         Ok(Permit { _places: places })
     }
@@ -101,7 +115,18 @@ impl CallGuards {
     }
 }
 
+/// What stands at each place; nothing beyond the last one.
+fn earlier(guards: &[Arc<Guard>]) -> impl Iterator<Item = Option<&Arc<Guard>>> {
+    guards.iter().map(Some).chain(std::iter::repeat(None))
+}
+
 impl Guard {
+    /// The guard that was there, if it has the same limits, or a new one of whom `whose` names.
+    fn or(before: Option<&Arc<Self>>, whose: String, limits: &CallLimits) -> Arc<Self> {
+        let known = before.filter(|known| known.limits == *limits && known.subject.ends_with(&whose));
+        known.cloned().unwrap_or_else(|| Arc::new(Self::new(format!("the limit of {whose}"), limits)))
+    }
+
     fn new(subject: String, limits: &CallLimits) -> Self {
         Self {
             subject,
@@ -146,6 +171,7 @@ pub enum EdgeCaller {
 
 #[derive(Debug)]
 struct Edge {
+    limits: CallLimits,
     callers: DefaultKeyedRateLimiter<EdgeCaller>,
     overflow: DefaultDirectRateLimiter,
 }
@@ -153,7 +179,8 @@ struct Edge {
 impl Edge {
     fn new(limits: &CallLimits) -> Option<Self> {
         let quota = quota(limits)?;
-        Some(Self { callers: RateLimiter::keyed(quota), overflow: RateLimiter::direct(quota) })
+        let (callers, overflow) = (RateLimiter::keyed(quota), RateLimiter::direct(quota));
+        Some(Self { limits: limits.clone(), callers, overflow })
     }
 
     fn count(&self, caller: &EdgeCaller) -> Result<(), GatewayError> {
@@ -209,7 +236,7 @@ mod tests {
     }
 
     fn guards(client: Guard, upstream: Guard) -> CallGuards {
-        CallGuards { clients: vec![client], upstreams: vec![upstream], edge: None }
+        CallGuards { clients: vec![Arc::new(client)], upstreams: vec![Arc::new(upstream)], edge: None }
     }
 
     #[test]
@@ -228,8 +255,8 @@ mod tests {
     #[test]
     fn a_client_over_its_limit_takes_nothing_from_the_upstream() {
         let guards = CallGuards {
-            clients: vec![guard(1, 3600, None), guard(100, 3600, None)],
-            upstreams: vec![guard(5, 3600, None)],
+            clients: [guard(1, 3600, None), guard(100, 3600, None)].map(Arc::new).into(),
+            upstreams: vec![Arc::new(guard(5, 3600, None))],
             edge: None,
         };
         let greedy = (0..100).filter(|_| guards.admit(0, 0).is_ok()).count();

@@ -85,8 +85,9 @@ impl Gateway {
 
     /// Whether everybody is the same client, who may see everything.
     pub(super) fn is_one_for_all(&self) -> bool {
-        match self.config.clients.as_slice() {
-            [only] => only.is_anonymous && only.is_open(),
+        let mut clients = self.config.clients_there();
+        match (clients.next(), clients.next()) {
+            (Some((_, only)), None) => only.is_anonymous && only.is_open(),
             _ => false,
         }
     }
@@ -138,8 +139,9 @@ impl Gateway {
     #[must_use]
     pub fn offers(&self) -> Vec<(Arc<str>, Arc<Offer>)> {
         let current = self.current.load();
-        let named = self.upstreams.iter().zip(&current.offers);
-        named.map(|(upstream, offer)| (Arc::clone(upstream.name()), Arc::clone(offer))).collect()
+        let there = self.config.upstreams_in_order();
+        let named = there.filter_map(|upstream| Some((upstream, current.offers.get(upstream.index)?)));
+        named.map(|(upstream, offer)| (Arc::clone(&upstream.name), Arc::clone(offer))).collect()
     }
 }
 

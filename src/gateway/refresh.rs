@@ -73,7 +73,7 @@ impl Gateway {
                     _ = sweep.tick() => self.sweep(),
                     () = until(told_at) => {
                         told_at = None;
-                        self.feed.beat();
+                        self.lineage.feed.beat();
                     }
                     () = any_change(&mut news) => {
                         news.iter_mut().for_each(|news| news.mark_unchanged());
@@ -85,16 +85,27 @@ impl Gateway {
         }
     }
 
+    /// Serves what the upstreams offer now, without a word about it.
+    pub(super) fn take_stock(&self) {
+        let offers: Vec<_> =
+            self.upstreams.iter().map(|upstream| Arc::clone(&upstream.offer().borrow())).collect();
+        let snapshots = self.merge_all(&offers);
+        self.current.store(Arc::new(Current::new(snapshots, offers)));
+    }
+
+    fn merge_all(&self, offers: &[Arc<Offer>]) -> Vec<Snapshot> {
+        (0..self.config.endpoints.len()).map(|endpoint| self.merge(endpoint, offers)).collect()
+    }
+
     fn rebuild(&self, offers: &[Arc<Offer>], reported: &mut HashSet<String>) {
-        let endpoints = 0..self.config.endpoints.len();
-        let snapshots = endpoints.map(|endpoint| self.merge(endpoint, offers)).collect::<Vec<_>>();
+        let snapshots = self.merge_all(offers);
         self.report(&snapshots, offers, &mut Reported { before: std::mem::take(reported), now: reported });
         self.current.store(Arc::new(Current::new(snapshots, offers.to_vec())));
     }
 
     fn merge(&self, endpoint: usize, offers: &[Arc<Offer>]) -> Snapshot {
-        let sources = self.config.upstreams.iter().zip(&self.names).zip(offers);
-        let sources = sources.filter_map(|((upstream, known_names), offer)| {
+        let sources = self.config.upstreams_in_order().filter_map(|upstream| {
+            let (known_names, offer) = (self.names.get(upstream.index)?, offers.get(upstream.index)?);
             Some(Source {
                 upstream: upstream.index,
                 label: &upstream.name,
@@ -117,8 +128,9 @@ impl Gateway {
             }
         }
         let is_ready = |offer: &Arc<Offer>| matches!(offer.health, Health::Ready);
-        for (upstream, offer) in self.config.upstreams.iter().zip(offers).filter(|(_, offer)| is_ready(offer))
-        {
+        let known = self.config.upstreams_in_order();
+        let known = known.filter_map(|upstream| Some((upstream, offers.get(upstream.index)?)));
+        for (upstream, offer) in known.clone().filter(|(_, offer)| is_ready(offer)) {
             for (kind, key) in FILTERED {
                 let scope = format!("upstreams.{}.{key}", upstream.name);
                 let entries = &offer.lists.kind(kind).entries;
@@ -130,14 +142,16 @@ impl Gateway {
                 }
             }
         }
-        if offers.iter().all(is_ready) {
-            for (endpoint, snapshot) in self.config.endpoints.iter().zip(snapshots) {
+        if known.map(|(_, offer)| offer).all(is_ready) {
+            for (place, endpoint) in self.config.endpoints_there() {
+                let Some(snapshot) = snapshots.get(place) else { continue };
                 let scope = format!("endpoints.{}", endpoint.path);
                 self.report_rules(&scope, &endpoint.rules, std::slice::from_ref(snapshot), reported);
             }
-            let roles = self.config.roles.iter().map(|role| (format!("roles.{}", role.name), &role.rules));
-            let clients = self.config.clients.iter();
-            let clients = clients.map(|client| (format!("clients.{}", client.name), &client.rules));
+            let roles = self.config.roles.iter().filter(|role| !role.name.is_empty());
+            let roles = roles.map(|role| (format!("roles.{}", role.name), &role.rules));
+            let clients = self.config.clients_there();
+            let clients = clients.map(|(_, client)| (format!("clients.{}", client.name), &client.rules));
             for (scope, rules) in roles.chain(clients) {
                 self.report_rules(&scope, rules, snapshots, reported);
             }

@@ -24,8 +24,6 @@ use crate::telemetry::Table;
 #[derive(Debug)]
 pub(super) struct OwnTasks {
     most: usize,
-    /// The client that nobody in particular is: what it made may be anybody's.
-    anonymous: Option<usize>,
     of: Mutex<HashMap<Arc<str>, Recent>>,
 }
 
@@ -39,15 +37,11 @@ struct Recent {
 
 impl OwnTasks {
     pub(super) fn new(config: &Config) -> Self {
-        let anonymous = config.clients.iter().position(|client| client.is_anonymous);
-        Self { most: config.limits.listed_tasks, anonymous, of: Mutex::default() }
+        Self { most: config.limits.listed_tasks, of: Mutex::default() }
     }
 
-    /// Notes that a principal made or used a task, if it is one and not anybody.
+    /// Notes that a principal, who is somebody, made or used a task.
     pub(super) fn note(&self, made: &Made<'_>, native: &str) {
-        if self.anonymous == Some(made.principal.client) {
-            return;
-        }
         let mut all = self.lock();
         let recent = all.entry(Arc::clone(&made.principal.name)).or_default();
         recent.uses += 1;
@@ -96,8 +90,12 @@ struct Onward {
 impl Gateway {
     /// Notes that a principal made or used a task.
     pub(super) fn note_task(&self, made: &Made<'_>, native: &str) {
-        self.own_tasks.note(made, native);
-        self.metrics.set_entries(Table::ListedTasks, self.own_tasks.len());
+        // What nobody in particular made may be anybody's.
+        if self.config.clients.get(made.principal.client).is_none_or(|client| client.is_anonymous) {
+            return;
+        }
+        self.lineage.own_tasks.note(made, native);
+        self.metrics.set_entries(Table::ListedTasks, self.lineage.own_tasks.len());
     }
 
     /// The upstream whose tasks come next.
@@ -118,7 +116,7 @@ impl Gateway {
         let invalid =
             || GatewayError::new(GatewayErrorKind::InvalidParams, "`params.cursor` is none of ours");
         let onward = self.opened(cursor).ok_or_else(invalid)?;
-        let upstream = self.config.upstreams.iter().find(|upstream| *upstream.name == *onward.upstream);
+        let upstream = self.config.upstreams_in_order().find(|upstream| *upstream.name == *onward.upstream);
         let endpoint = self.config.endpoints.get(call.principal.endpoint);
         let is_here = |upstream: usize| endpoint.is_some_and(|endpoint| endpoint.has(upstream));
         let is_own = |upstream: usize| *onward.principal == *call.principal.name && is_here(upstream);
@@ -136,7 +134,7 @@ impl Gateway {
     }
 
     fn opened(&self, cursor: &str) -> Option<Onward> {
-        serde_json::from_slice(&self.task_ids.open(cursor)?).ok()
+        serde_json::from_slice(&self.lineage.task_ids.open(cursor)?).ok()
     }
 
     /// The first upstream from this place on that is there, lists tasks, and shows the principal anything.
@@ -179,7 +177,7 @@ impl Gateway {
     fn own_entry(&self, used: &Used, entry: &Bytes) -> Option<Bytes> {
         let view = ObjectView::of(entry);
         let native = view.string(entry, TASK_ID)?;
-        let tool = self.own_tasks.tool(&used.principal, used.upstream, &native)?;
+        let tool = self.lineage.own_tasks.tool(&used.principal, used.upstream, &native)?;
         self.admits_task(&used.principal, used.upstream, &tool).then_some(())?;
         let mode = TaskMode::ByCaller;
         let made = Made { principal: &used.principal, upstream: used.upstream, tool: &tool, mode };
@@ -200,7 +198,7 @@ impl Gateway {
             upstream: self.config.upstreams.get(upstream)?.name.to_string(),
             page: cursor.into_iter().collect(),
         };
-        self.task_ids.seal_text(&serde_json::to_vec(&onward).ok()?)
+        self.lineage.task_ids.seal_text(&serde_json::to_vec(&onward).ok()?)
     }
 }
 
@@ -210,16 +208,13 @@ mod tests {
 
     #[test]
     fn a_memory_that_is_full_forgets_what_was_used_longest_ago() {
-        let own = OwnTasks { most: 8, anonymous: Some(2), of: Mutex::default() };
+        let own = OwnTasks { most: 8, of: Mutex::default() };
         let alice = Principal::new(0, "alice");
         let bob = Principal::new(1, "bob");
         let note = |principal: &Principal, native: &str| {
             own.note(&Made { principal, upstream: 1, tool: "slow", mode: TaskMode::ByCaller }, native);
         };
         note(&bob, "his");
-        let anybody = Principal::new(2, "anonymous");
-        note(&anybody, "whose");
-        assert_eq!(own.tool(&anybody, 1, "whose"), None, "anybody's is nobody's");
         for number in 0..8 {
             note(&alice, &format!("task-{number}"));
         }

@@ -107,10 +107,10 @@ impl Gateway {
         reveal: Reveal,
     ) -> Result<(Grant, Arc<str>), GatewayError> {
         let unknown = || access::unknown_task(id);
-        let opened = self.task_ids.open(id).ok_or_else(unknown)?;
+        let opened = self.lineage.task_ids.open(id).ok_or_else(unknown)?;
         let sealed: Sealed<'_> = serde_json::from_slice(&opened).map_err(|_| unknown())?;
         let is_own = sealed.principal == *call.principal.name && call.hop.tasks == Some(sealed.mode);
-        let upstream = self.config.upstreams.iter().find(|upstream| sealed.upstream == *upstream.name);
+        let upstream = self.config.upstreams_in_order().find(|upstream| sealed.upstream == *upstream.name);
         let upstream = upstream.filter(|_| is_own).ok_or_else(unknown)?;
         let has_tasks = |index: usize| current.offers.get(index)?.tasks;
         let (Some(names), true) =
@@ -151,7 +151,7 @@ impl Gateway {
             mode: task.mode,
             native: native.into(),
         };
-        (native.len() <= LONGEST).then(|| self.task_ids.seal(&sealed)).flatten()
+        (native.len() <= LONGEST).then(|| self.lineage.task_ids.seal(&sealed)).flatten()
     }
 
     /// The outcome of a call with the ids of tasks that its client uses.

@@ -360,7 +360,12 @@ fn watched(a: &Arc<Scripted>) -> Arc<Gateway> {
 }
 
 fn watch(gateway: &Arc<Gateway>, client: usize) -> Watch {
-    gateway.watch(&Principal::new(client, "x"), &ListKind::ALL, None, Arc::default())
+    gateway.watch(
+        (&Principal::new(client, "x"), &Credentials::default()),
+        &ListKind::ALL,
+        None,
+        Arc::default(),
+    )
 }
 
 /// The changes that come within a second.
@@ -395,7 +400,7 @@ async fn a_change_is_told_after_it_is_served_and_many_are_one() {
         a.offer.send_replace(Arc::new(ready(&[&format!("v{version}")])));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(watch.next().await, Change::List(ListKind::Tools));
+    assert_eq!(watch.next().await, Some(Change::List(ListKind::Tools)));
     assert_eq!(names_seen(&gateway, 0), ["a__v20"]);
     assert_eq!(changes(&mut watch).await, 0);
 }
@@ -427,11 +432,17 @@ async fn who_does_not_read_misses_nothing_and_hears_it_once() {
     }
     assert_eq!(changes(&mut slow).await, 1);
     let principal = Principal::new(0, "x");
-    let mut back = gateway.watch(&principal, &ListKind::ALL, Some(seen), Arc::default());
+    let mut back =
+        gateway.watch((&principal, &Credentials::default()), &ListKind::ALL, Some(seen), Arc::default());
     assert_eq!(changes(&mut back).await, 1, "who comes back hears what happened meanwhile");
-    let mut told = gateway.watch(&principal, &ListKind::ALL, Some(back.seen().clone()), Arc::default());
+    let mut told = gateway.watch(
+        (&principal, &Credentials::default()),
+        &ListKind::ALL,
+        Some(back.seen().clone()),
+        Arc::default(),
+    );
     assert_eq!(changes(&mut told).await, 0, "once");
-    let mut deaf = gateway.watch(&principal, &[], None, Arc::default());
+    let mut deaf = gateway.watch((&principal, &Credentials::default()), &[], None, Arc::default());
     a.offer.send_replace(Arc::new(ready(&["v9"])));
     assert_eq!(changes(&mut deaf).await, 0, "nothing that was not asked for");
 }

@@ -69,6 +69,18 @@ impl Cell for Histogram {
     }
 }
 
+/// A metric whose cells can be forgotten.
+pub(super) trait Forgetful {
+    /// See [`Family::forget`].
+    fn forget(&self, wanted: &[(&str, &str)]);
+}
+
+impl<M: Cell> Forgetful for Family<M> {
+    fn forget(&self, wanted: &[(&str, &str)]) {
+        Self::forget(self, wanted);
+    }
+}
+
 /// The label values of a cell, and the cell.
 type Entry<M> = (Box<[Box<str>]>, M);
 
@@ -127,6 +139,28 @@ impl<M: Cell> Family<M> {
         cells.by_hash.entry(hash).or_default().push((values, cell.clone()));
         cells.count += 1;
         Some(cell)
+    }
+
+    /// Forgets all cells that have these values of these labels; one that is used again begins at zero.
+    pub(super) fn forget(&self, wanted: &[(&str, &str)]) {
+        let places: Vec<(usize, &str)> = wanted
+            .iter()
+            .filter_map(|(label, value)| {
+                Some((self.spec.labels.iter().position(|known| known == label)?, *value))
+            })
+            .collect();
+        if places.len() < wanted.len() {
+            return;
+        }
+        let is_meant = |values: &[Box<str>]| {
+            places.iter().all(|(place, value)| values.get(*place).is_some_and(|own| **own == **value))
+        };
+        let mut cells = self.cells.write().unwrap_or_else(PoisonError::into_inner);
+        for found in cells.by_hash.values_mut() {
+            found.retain(|(values, _)| !is_meant(values));
+        }
+        cells.by_hash.retain(|_, found| !found.is_empty());
+        cells.count = cells.by_hash.values().map(Vec::len).sum();
     }
 
     fn hash(&self, labels: &[&str]) -> u64 {

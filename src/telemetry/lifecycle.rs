@@ -51,13 +51,6 @@ pub struct Stopping {
     pub drain: Duration,
 }
 
-/// A signal that the gateway does not act upon.
-#[derive(Debug)]
-pub struct SignalIgnored {
-    /// The signal.
-    pub signal: &'static str,
-}
-
 /// The service manager that started the gateway could not be told where it is.
 #[derive(Debug)]
 pub struct ServiceUntold<'a> {
@@ -133,18 +126,6 @@ impl Stopping {
     /// Logs.
     pub fn emit(&self) {
         info!(target: "waypost", event = "stopping", signal = self.signal, drain_ms = ms(self.drain));
-    }
-}
-
-impl SignalIgnored {
-    /// Logs.
-    pub fn emit(&self) {
-        warn!(
-            target: "waypost",
-            event = "signal_ignored",
-            signal = self.signal,
-            reason = "the configuration is read at start; restart to change it",
-        );
     }
 }
 

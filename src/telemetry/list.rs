@@ -137,6 +137,14 @@ metrics! {
         "Lines of the log that are missing there, because 4 MiB of lines waited already for whoever reads it."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]
         "Always 1; the label identifies the configuration in force."
+    CONFIG_RELOADS Kind::Counter, "waypost_config_reloads_total" ["outcome"]
+        "Times that the configuration was read again: `applied`, `unchanged` where it says what it said before, or `refused` where something is wrong with it and nothing was changed."
+    CONFIG_RELOAD_OK Kind::Gauge, "waypost_config_last_reload_successful" []
+        "1 if the configuration could be used when it was read last, 0 if it was refused."
+    CONFIG_CHANGED Kind::Gauge, "waypost_config_last_change_timestamp_seconds" []
+        "When the configuration in force was taken up, in seconds since 1970."
+    CONFIG_KEPT Kind::Gauge, "waypost_config_restart_needed" []
+        "1 if the file says something else than what is in force of a key that only a restart can change."
     BUILD_INFO Kind::Gauge, "waypost_build_info" ["version"]
         "Always 1; the label is the version of the program."
     START_TIME Kind::Gauge, "waypost_process_start_time_seconds" []

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use prometheus::proto::{Counter, Gauge as GaugeValue, Metric, MetricFamily, MetricType};
 use prometheus::{Gauge, Histogram, IntCounter, IntGauge, TextEncoder};
 
-use super::family::Family;
+use super::family::{Family, Forgetful};
 use super::list::{self, Spec};
 use super::process;
 use super::throttle::Throttle;
@@ -71,7 +71,11 @@ pub struct Metrics {
     pub(super) credentials_refused: Family<IntCounter>,
     pub(super) issuer_keys: Family<IntGauge>,
     pub(super) issuer_reads: Family<IntCounter>,
-    config: Family<IntGauge>,
+    pub(super) config: Family<IntGauge>,
+    pub(super) reloads: Family<IntCounter>,
+    pub(super) reload_ok: Family<IntGauge>,
+    pub(super) config_changed: Family<Gauge>,
+    pub(super) config_kept: Family<IntGauge>,
     build: Family<IntGauge>,
     start: Family<Gauge>,
     budget: Budget,
@@ -131,6 +135,10 @@ impl Default for Metrics {
             issuer_keys: Family::new(&list::ISSUER_KEYS),
             issuer_reads: Family::new(&list::ISSUER_READS),
             config: Family::new(&list::CONFIG_INFO),
+            reloads: Family::new(&list::CONFIG_RELOADS),
+            reload_ok: Family::new(&list::CONFIG_RELOAD_OK),
+            config_changed: Family::new(&list::CONFIG_CHANGED),
+            config_kept: Family::new(&list::CONFIG_KEPT),
             build: Family::new(&list::BUILD_INFO),
             start: Family::new(&list::START_TIME),
             budget: Budget::new(usize::MAX),
@@ -166,11 +174,7 @@ impl Metrics {
         let metrics = Self::default();
         metrics.config.with(&[hash], |cell| cell.set(1));
         upstreams.for_each(|upstream| metrics.register_upstream(upstream));
-        for client in clients {
-            for scope in LimitScope::ALL {
-                metrics.rate_limited.cell(&[client, scope.as_str()]);
-            }
-        }
+        clients.for_each(|client| metrics.register_client(client));
         metrics
     }
 
@@ -195,9 +199,10 @@ impl Metrics {
             self.streams_open.cell(&[kind.as_str()]);
         }
         self.start_resumption_at_zero();
+        self.start_reloads_at_zero();
     }
 
-    fn register_upstream(&self, upstream: &str) {
+    pub(super) fn register_upstream(&self, upstream: &str) {
         let labels = [upstream];
         let gauges = [
             &self.up,
@@ -230,6 +235,36 @@ impl Metrics {
         for counter in counters {
             counter.cell(&labels);
         }
+    }
+
+    /// Forgets every series with these labels.
+    pub(super) fn forget(&self, labels: &[(&str, &str)]) {
+        let families: [&dyn Forgetful; 23] = [
+            &self.calls,
+            &self.call_duration,
+            &self.request_bytes,
+            &self.response_bytes,
+            &self.calls_in_flight,
+            &self.questions,
+            &self.up,
+            &self.connects,
+            &self.restarts,
+            &self.connect_failures,
+            &self.own_connections,
+            &self.own_connections_opened,
+            &self.failures,
+            &self.breaker,
+            &self.tool_breakers,
+            &self.repeated,
+            &self.checks_missed,
+            &self.noise,
+            &self.events_missed,
+            &self.tools,
+            &self.entries_skipped,
+            &self.subscriptions,
+            &self.subscriptions_lost,
+        ];
+        families.into_iter().for_each(|family| family.forget(labels));
     }
 
     /// What large messages may take of the memory; the gauge shows what they hold.
@@ -369,6 +404,10 @@ impl Metrics {
             self.issuer_reads.collect(),
             counter(&list::LOG_LINES_DROPPED, Some(dropped_lines() as f64)),
             self.config.collect(),
+            self.reloads.collect(),
+            self.reload_ok.collect(),
+            self.config_changed.collect(),
+            self.config_kept.collect(),
             self.build.collect(),
             self.start.collect(),
             counter(&list::PROCESS_CPU, usage.cpu_seconds),

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::connection::Connection;
 use super::failure::Failure;
@@ -66,12 +67,18 @@ pub(super) struct Checkout {
     pub(super) connection: Arc<Connection>,
     _seat: Option<Seat>,
     _lane: Option<LaneUse>,
+    _counted: Option<TaskTrackerToken>,
 }
 
 impl Checkout {
     /// One on a connection that all share.
     pub(super) fn shared(connection: Arc<Connection>) -> Self {
-        Self { connection, _seat: None, _lane: None }
+        Self { connection, _seat: None, _lane: None, _counted: None }
+    }
+
+    /// Counts as under way for as long as it lives.
+    pub(super) fn counted(self, token: TaskTrackerToken) -> Self {
+        Self { _counted: Some(token), ..self }
     }
 
     /// Takes a seat, or waits for one until `deadline`.
@@ -103,7 +110,7 @@ impl Pool {
         let lanes = self.lock();
         let lane = lanes.get(&owner)?;
         let connection = lane.connection()?;
-        Some(Checkout { connection, _seat: None, _lane: Some(LaneUse::new(lane)) })
+        Some(Checkout { connection, _seat: None, _lane: Some(LaneUse::new(lane)), _counted: None })
     }
 
     /// The connection of this call's owner; opens it where there is none, once for all who wait for it. What
@@ -120,7 +127,9 @@ impl Pool {
         let opened = timeout_at(deadline, states.wait_for(|state| !matches!(state, State::Opening))).await;
         let state = opened.ok().and_then(Result::ok).map(|state| state.clone());
         match state {
-            Some(State::Open(connection)) => Ok(Checkout { connection, _seat: None, _lane: Some(lane) }),
+            Some(State::Open(connection)) => {
+                Ok(Checkout { connection, _seat: None, _lane: Some(lane), _counted: None })
+            }
             Some(State::Failed(failure, retry_at)) => {
                 let wait = retry_at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
                 Err(failure.retry_after(Some(wait)))

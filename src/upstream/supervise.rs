@@ -75,8 +75,9 @@ impl Supervisor {
         let mut course = Course {
             backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
             connects: 0,
-            grace_ends: None,
-            is_stale: PerKind::default(),
+            // What is offered already was offered in its place.
+            grace_ends: Some(Instant::now() + self.config.grace),
+            is_stale: PerKind::of(|_| true),
             down_since: None,
             mirrors: Arc::default(),
         };

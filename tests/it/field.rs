@@ -23,6 +23,7 @@ mod pagination;
 mod pipe;
 mod policy;
 mod rates;
+mod reload;
 mod resources;
 mod resume;
 mod schemas;

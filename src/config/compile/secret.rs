@@ -202,6 +202,7 @@ const MAX_SECRET: u64 = 64 << 10;
 
 fn from_file(reader: &Reader<'_>, path: &str) -> Result<String, String> {
     let path = reader.folder.join(path);
+    reader.files.borrow_mut().push(path.clone());
     let text = read_file(&path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
     let secret =
         text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));

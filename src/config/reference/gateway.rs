@@ -33,6 +33,7 @@ pub(crate) static TOP: Table = Table {
         &INSTRUCTIONS,
         &SERVER_INFO_KEY,
         &DRAIN_TIMEOUT,
+        &RELOAD_INTERVAL,
         &LOG_KEY,
         &SCHEMA,
     ],
@@ -471,9 +472,21 @@ pub(crate) static INSTRUCTIONS: Key<Free> = Key {
     form: Free { written: "text", default: "", bounds: "at most 64 KiB" },
 };
 
+pub(crate) static RELOAD_INTERVAL: Key<Bounded<Duration>> = Key {
+    name: "reload_interval",
+    about: "How often it is looked whether this file, or a file with a secret that it names, is another one; it is \
+            read again then, as on SIGHUP. `0s` never looks.",
+    form: Bounded {
+        default: Some(Duration::from_secs(1)),
+        min: Duration::ZERO,
+        max: Duration::from_secs(3_600),
+    },
+};
+
 pub(crate) static DRAIN_TIMEOUT: Key<Bounded<Duration>> = Key {
     name: "drain_timeout",
-    about: "How long calls in flight may go on after a signal to stop.",
+    about: "How long calls in flight may go on after a signal to stop, and those to an upstream that a changed file \
+            has no more.",
     form: Bounded {
         default: Some(Duration::from_secs(30)),
         min: Duration::ZERO,

@@ -305,7 +305,8 @@ async fn can_03_a_client_that_hangs_up_ends_its_call() {
     let address = listener.local_addr().unwrap();
     let stop = tokio_util::sync::CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(super::serve((listener, None), std::sync::Arc::clone(&bench.gateway), stop.clone()));
+    let face = super::Face::new(std::sync::Arc::clone(&bench.gateway), stop.clone()).unwrap();
+    tasks.spawn(super::serve((listener, None), face, stop.clone()));
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__slow","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\

@@ -15,7 +15,7 @@ struct Talk {
     bench: Bench,
     output: DuplexStream,
     input: BufReader<DuplexStream>,
-    served: JoinHandle<io::Result<()>>,
+    served: JoinHandle<()>,
     stop: CancellationToken,
 }
 
@@ -27,7 +27,7 @@ impl Talk {
         let principal = Principal::new(0, "alice");
         let stop = CancellationToken::new();
         let served = TaskTracker::new().spawn(converse(
-            Arc::clone(&bench.gateway),
+            Face::new(Arc::clone(&bench.gateway), stop.clone()).unwrap(),
             principal,
             pipe,
             Duration::ZERO,
@@ -75,7 +75,7 @@ impl Talk {
         while let Some(line) = lines.next_line().await.unwrap() {
             rest.push(serde_json::from_str(&line).unwrap());
         }
-        self.served.await.unwrap().unwrap();
+        self.served.await.unwrap();
         assert!(self.stop.is_cancelled(), "whoever waits for the pipe hears of its end");
         rest
     }
@@ -275,7 +275,7 @@ async fn once_nobody_reads_calls_are_cancelled_and_all_ends() {
     let Talk { bench, mut output, input, served, stop } = talk;
     drop(input);
     output.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}\n").await.unwrap();
-    served.await.unwrap().unwrap();
+    served.await.unwrap();
     assert!(stop.is_cancelled());
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(*bench.upstream.dropped.lock().unwrap(), [Some("client disconnected".to_owned())]);
@@ -289,5 +289,5 @@ async fn a_request_to_stop_lets_calls_end() {
     assert_eq!(talk.next().await["id"], 2);
     talk.stop.cancel();
     assert_eq!(talk.next().await["id"], 1);
-    talk.served.await.unwrap().unwrap();
+    talk.served.await.unwrap();
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::gateway::{GatewayErrorKind, Offer};
+use crate::gateway::{GatewayErrorKind, Health, Offer};
 use crate::upstream::connection::Connection;
 use crate::upstream::failure::Failure;
 
@@ -68,10 +68,12 @@ impl Outage {
 }
 
 impl Desk {
-    pub(in crate::upstream) fn new() -> Self {
+    /// A desk of an upstream that is being connected; until it is, it offers what one in its place did.
+    pub(in crate::upstream) fn new(before: Option<Offer>) -> Self {
+        let offer = Offer { health: Health::Connecting, connects: 0, ..before.unwrap_or_default() };
         Self {
             state: watch::Sender::new(State::Connecting(None)),
-            offer: watch::Sender::new(Arc::new(Offer::default())),
+            offer: watch::Sender::new(Arc::new(offer)),
             wake: Notify::new(),
         }
     }
@@ -164,7 +166,7 @@ impl Desk {
 }
 
 fn stopped() -> Failure {
-    Failure::unavailable("the gateway is stopping")
+    Failure::unavailable("it is being stopped")
 }
 
 #[cfg(test)]

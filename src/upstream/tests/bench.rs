@@ -76,7 +76,7 @@ impl Bench {
         config.upstreams = vec![Arc::new(upstream)];
         let metrics = Arc::new(Metrics::new(&config));
         let parking = Arc::new(Parking::new(&config, metrics));
-        Self { connector: start(Arc::clone(&config.upstreams[0]), &config, parking) }
+        Self { connector: start(Arc::clone(&config.upstreams[0]), &config, (parking, None)) }
     }
 
     /// Waits for an offer of which `is_it` is true.

@@ -197,7 +197,7 @@ async fn stopping_is_quick_whatever_is_going_on() {
         sleep(Duration::from_millis(100)).await;
         bench.stop().await;
         let error = bench.text("echo", json!({})).await.unwrap_err();
-        assert_eq!(error.text, "the gateway is stopping");
+        assert_eq!(error.text, "it is being stopped");
     }
 }
 

@@ -108,16 +108,6 @@ fn dep_01_sigterm_lets_calls_end_and_leaves_nothing() {
 }
 
 #[test]
-fn a_hangup_does_not_end_the_gateway() {
-    let up = Script::echo(Era::Legacy).stdio();
-    let mut gateway = Config::new().upstream("up", &up).ready();
-    gateway.signal(Signal::HUP);
-    gateway.wait_warning("SIGHUP");
-    assert!(gateway.is_running());
-    assert_eq!(Client::legacy(&gateway).echo("up__echo", "x"), "x");
-}
-
-#[test]
 fn dep_01_a_second_signal_ends_it_at_once() {
     let script =
         Script::echo(Era::Legacy).tool("slow", |_| std::thread::sleep(std::time::Duration::from_secs(120)));

@@ -132,6 +132,11 @@ impl Pipe {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Where its files are.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -66,7 +66,7 @@ fn settle(waiting: &mut Waiting<'_>) -> Result<(), TestCaseError> {
 }
 
 async fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let desk = Desk::new();
+    let desk = Desk::new(None);
     let mut waiting = Waiting::default();
     let (mut may_hurry_at, mut is_down, mut is_stopped) = (Instant::now(), false, false);
     for (name, step) in steps.into_iter().enumerate() {
@@ -119,7 +119,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn a_stampede_hurries_the_supervisor_once() {
-    let desk = Desk::new();
+    let desk = Desk::new(None);
     desk.report(outage(1, 60_000, 0));
     let deadline = Instant::now() + Duration::from_secs(1);
     let calls = futures_util::future::join_all((0..100).map(|_| desk.checkout(deadline)));
