@@ -30,7 +30,7 @@ use crate::telemetry::{METRICS_CONTENT_TYPE, Metrics};
 use crate::tls::Acceptor;
 
 pub use readiness::{Phase, Readiness};
-pub use reload::Reload;
+pub use reload::{Reload, Upstreams};
 
 /// What the upstreams offer now, by their names, in the order of the configuration.
 pub type Offers = Vec<(Arc<str>, Arc<Offer>)>;
@@ -230,8 +230,8 @@ mod tests {
         }
 
         fn reload(&self) -> BoxFuture<'_, Option<Reload>> {
-            let names = ["up".into()];
-            let reload = Reload::applied("admin", (&names, &[], &[]), &["listen"]);
+            let upstreams = Upstreams { started: vec!["up".into()], ..Upstreams::default() };
+            let reload = Reload::applied("admin", upstreams, &["listen"]);
             Box::pin(std::future::ready(Some(reload)))
         }
     }

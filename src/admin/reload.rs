@@ -33,11 +33,15 @@ enum Outcome {
     Refused,
 }
 
-#[derive(Clone, Debug, Serialize)]
-struct Upstreams {
-    started: Vec<Arc<str>>,
-    replaced: Vec<Arc<str>>,
-    ended: Vec<Arc<str>>,
+/// What became of upstreams, by their names.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Upstreams {
+    /// They are new.
+    pub started: Vec<Arc<str>>,
+    /// They are others now.
+    pub replaced: Vec<Arc<str>>,
+    /// They are no more.
+    pub ended: Vec<Arc<str>>,
 }
 
 impl Reload {
@@ -58,20 +62,11 @@ impl Reload {
         Self::new(Outcome::Unchanged, cause)
     }
 
-    /// It is in force: these upstreams were started, replaced and ended, and these keys need a restart.
+    /// It is in force: this became of the upstreams, and these keys need a restart.
     #[must_use]
-    pub fn applied(
-        cause: &'static str,
-        (started, replaced, ended): (&[Arc<str>], &[Arc<str>], &[Arc<str>]),
-        kept: &[&'static str],
-    ) -> Self {
-        let upstreams =
-            Upstreams { started: started.to_vec(), replaced: replaced.to_vec(), ended: ended.to_vec() };
-        Self {
-            upstreams: Some(upstreams),
-            restart_needed: kept.to_vec(),
-            ..Self::new(Outcome::Applied, cause)
-        }
+    pub fn applied(cause: &'static str, upstreams: Upstreams, kept: &[&'static str]) -> Self {
+        let applied = Self::new(Outcome::Applied, cause);
+        Self { upstreams: Some(upstreams), restart_needed: kept.to_vec(), ..applied }
     }
 
     /// Whether another configuration is in force now.

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 
 use super::Tasks;
-use crate::admin::Reload;
+use crate::admin::{Reload, Upstreams};
 use crate::config::{self, Config, Loaded};
 use crate::downstream::Face;
 use crate::gateway::Gateway;
@@ -145,9 +145,13 @@ impl Live {
             took: began.elapsed(),
         }
         .emit(&self.metrics);
-        let reload = Reload::applied(cause, (&turnover.started, &turnover.replaced, &turnover.ended), &kept);
+        let upstreams = Upstreams {
+            started: turnover.started.clone(),
+            replaced: turnover.replaced.clone(),
+            ended: turnover.ended.clone(),
+        };
         self.retire(turnover, config.drain_timeout);
-        Ok(reload)
+        Ok(Reload::applied(cause, upstreams, &kept))
     }
 
     /// Puts the gateway of `config` in the place of the one that runs.
