@@ -256,6 +256,10 @@ impl Session {
         handshake: Handshake,
         now: u64,
     ) -> Self {
+        let following = match version.has_tasks_by_caller() {
+            true => Following::with_tasks(Arc::clone(&id)),
+            false => Following::default(),
+        };
         Self {
             id,
             principal,
@@ -263,7 +267,7 @@ impl Session {
             handshake,
             level: Mutex::default(),
             seen: Mutex::default(),
-            following: Arc::default(),
+            following: Arc::new(following),
             stream: Mutex::default(),
             ended: CancellationToken::new(),
             issued_ms: now,

@@ -16,7 +16,7 @@ use super::tasks::{Made, Used};
 use super::{Current, Gateway, Health};
 use crate::exchange::{Answer, Call, Principal};
 use crate::mcp::task::{self, TASK_ID};
-use crate::mcp::{Body, Draft, ObjectView, Raw, Request, Response, TaskMode, elements};
+use crate::mcp::{Body, Draft, Notification, ObjectView, Raw, Request, Response, TaskMode, elements};
 
 /// The tasks that each principal made or used last; `limits.listed_tasks` of each at the most.
 #[derive(Debug)]
@@ -28,9 +28,18 @@ pub(super) struct OwnTasks {
 /// The tasks of one principal.
 #[derive(Debug, Default)]
 struct Recent {
-    /// By upstream and the upstream's own id: the tool that made it, and when it was used.
-    tasks: HashMap<(usize, Arc<str>), (Arc<str>, u64)>,
+    /// By upstream and the upstream's own id.
+    tasks: HashMap<(usize, Arc<str>), Own>,
     uses: u64,
+}
+
+#[derive(Debug)]
+struct Own {
+    /// The tool that made it.
+    tool: Arc<str>,
+    used: u64,
+    /// The session that made or used it last.
+    session: Option<Arc<str>>,
 }
 
 impl OwnTasks {
@@ -39,19 +48,20 @@ impl OwnTasks {
     }
 
     /// Notes that a principal made or used a task.
-    pub(super) fn note(&self, made: &Made<'_>, native: &str) {
+    pub(super) fn note(&self, made: &Made<'_>, native: &str, session: Option<&Arc<str>>) {
         let mut all = self.lock();
         let recent = all.entry(Arc::clone(&made.principal.name)).or_default();
         recent.uses += 1;
         let used = recent.uses;
-        recent.tasks.insert((made.upstream, native.into()), (made.tool.into(), used));
+        let own = Own { tool: made.tool.into(), used, session: session.cloned() };
+        recent.tasks.insert((made.upstream, native.into()), own);
         if recent.tasks.len() > self.most {
             // Several at once, so that a full memory is not searched for each new task.
-            let mut uses: Vec<u64> = recent.tasks.values().map(|(_, used)| *used).collect();
+            let mut uses: Vec<u64> = recent.tasks.values().map(|own| own.used).collect();
             uses.sort_unstable();
             let keep = self.most - self.most / 8;
             let oldest = uses.get(uses.len().saturating_sub(keep)).copied().unwrap_or_default();
-            recent.tasks.retain(|_, (_, used)| *used >= oldest);
+            recent.tasks.retain(|_, own| own.used >= oldest);
         }
     }
 
@@ -59,7 +69,19 @@ impl OwnTasks {
     fn tool(&self, principal: &Principal, upstream: usize, native: &str) -> Option<Arc<str>> {
         let all = self.lock();
         let recent = all.get(&principal.name)?;
-        recent.tasks.get(&(upstream, native.into())).map(|(tool, _)| Arc::clone(tool))
+        recent.tasks.get(&(upstream, native.into())).map(|own| Arc::clone(&own.tool))
+    }
+
+    /// The same, if it was this session that made or used the task last.
+    fn tool_of(
+        &self,
+        (principal, session): (&Principal, &Arc<str>),
+        upstream: usize,
+        native: &str,
+    ) -> Option<Arc<str>> {
+        let all = self.lock();
+        let own = all.get(&principal.name)?.tasks.get(&(upstream, native.into()))?;
+        (own.session.as_ref() == Some(session)).then(|| Arc::clone(&own.tool))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Recent>> {
@@ -167,6 +189,27 @@ impl Gateway {
         Some(draft.finish())
     }
 
+    /// What an upstream says of one of its tasks, under the id that its owner has; `None` if it is not of this
+    /// session, or the rules do not let it use the task any more.
+    pub(super) fn own_status(
+        &self,
+        (principal, session): (&Principal, &Arc<str>),
+        upstream: usize,
+        said: &Notification,
+    ) -> Option<Bytes> {
+        let native = said.param_string(TASK_ID)?;
+        let tool = self.own_tasks.tool_of((principal, session), upstream, &native)?;
+        self.admits_task(principal, upstream, &tool).then_some(())?;
+        let made = Made { principal, upstream, tool: &tool, mode: TaskMode::ByCaller };
+        let id = Raw::from_text(&self.expose_task(&made, &native)?);
+        let mut draft = Draft::new(said.text.clone());
+        for span in task::told(&said.params, &said.text) {
+            // One that names another task, too, is nobody's.
+            (task::id_at(&said.text, &span)? == native).then(|| draft.replace(span, id.bytes().clone()))?;
+        }
+        Some(draft.finish())
+    }
+
     /// The cursor of what comes next: of the same upstream while its list goes on, then of the next one.
     fn onward(&self, used: &Used, cursor: Option<String>) -> Option<String> {
         let upstream = match cursor {
@@ -192,7 +235,8 @@ mod tests {
         let alice = Principal { client: 0, name: "alice".into() };
         let bob = Principal { client: 1, name: "bob".into() };
         let note = |principal: &Principal, native: &str| {
-            own.note(&Made { principal, upstream: 1, tool: "slow", mode: TaskMode::ByCaller }, native);
+            let made = Made { principal, upstream: 1, tool: "slow", mode: TaskMode::ByCaller };
+            own.note(&made, native, Some(&"s".into()));
         };
         note(&bob, "his");
         for number in 0..8 {
@@ -207,5 +251,7 @@ mod tests {
         assert_eq!(own.tool(&alice, 0, "task-8"), None, "another upstream's");
         assert_eq!(own.tool(&alice, 1, "his"), None, "another's");
         assert_eq!(own.tool(&bob, 1, "his").as_deref(), Some("slow"));
+        assert_eq!(own.tool_of((&bob, &"s".into()), 1, "his").as_deref(), Some("slow"));
+        assert_eq!(own.tool_of((&bob, &"t".into()), 1, "his"), None, "another session's");
     }
 }
