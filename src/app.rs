@@ -165,6 +165,8 @@ impl Running {
         if let Some(socket) = sockets.demo {
             background.spawn(demo::http(socket, background.stop.clone()));
         }
+        let stop = background.stop.clone();
+        background.spawn(async move { stop.run_until_cancelled(upstream::orphans::reap_all()).await });
         let upstreams = upstream::start_all(&config, &metrics);
         let ports = upstreams.iter().map(|upstream| Arc::clone(upstream) as Arc<dyn Upstream>).collect();
         let gateway = Gateway::new(Arc::clone(&config), Arc::clone(&metrics), ports);

@@ -3,7 +3,14 @@
 //! Must not know: MCP methods, what a principal may do.
 
 mod bearer;
+mod discovery;
+mod jwt;
+mod keys;
 mod launcher;
+mod refusal;
+mod resource;
 
-pub use bearer::{AuthError, Authenticator};
+pub use bearer::Authenticator;
 pub use launcher::{LaunchError, launched_by};
+pub use refusal::{AuthError, Rejection};
+pub use resource::Resource;

@@ -1,15 +1,26 @@
 //! The command line, and the only writer of stdout.
 
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::{app, config, demo, telemetry};
 
+pub use page::page as reference_page;
+
+mod ask;
 pub mod check;
+mod connect;
+mod content;
 mod explain;
+mod import;
+mod offer;
+mod page;
+mod reach;
+mod table;
 
 /// One MCP endpoint in front of many MCP servers.
 #[derive(Debug, Parser)]
@@ -79,6 +90,46 @@ enum Command {
         #[command(flatten)]
         source: explain::Source,
     },
+    /// List tools, or show one.
+    #[command(subcommand, after_help = OFFERED)]
+    Tools(offer::Tools),
+    /// Call a tool.
+    #[command(after_help = CALLED)]
+    Call {
+        /// Its name, as clients see it.
+        name: String,
+        #[command(flatten)]
+        arguments: ask::Arguments,
+        #[command(flatten)]
+        reach: reach::Reach,
+    },
+    /// List resources, or read one.
+    #[command(subcommand, after_help = OFFERED)]
+    Resources(offer::Resources),
+    /// List prompts, or get one.
+    #[command(subcommand, after_help = OFFERED)]
+    Prompts(offer::Prompts),
+    /// Print what a client's own configuration needs to connect here.
+    Connect {
+        /// Which client.
+        #[arg(value_name = "CLIENT")]
+        program: connect::Client,
+        #[command(flatten)]
+        way: connect::Way,
+    },
+    /// Take the servers of another program's configuration over: Claude Desktop, Claude Code, VS Code, Cursor, Windsurf,
+    /// Gemini CLI, Codex and others. Prints ours.
+    Import {
+        #[command(flatten)]
+        files: import::Files,
+    },
+    /// Print the JSON Schema of the configuration file, for editors.
+    Schema,
+    /// Print what lets a shell complete the command line.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
     /// Run one of the built-in demo servers on stdin and stdout.
     #[command(hide = true)]
     Demo {
@@ -116,6 +167,16 @@ pub fn run() -> ExitCode {
             answer(explain::explain(&cli.file.config, client.as_deref(), &subject, &source))
         }
         Command::Who { subject, source } => answer(explain::who(&cli.file.config, &subject, &source)),
+        Command::Tools(wanted) => inquire(offer::tools(&cli.file.config, &wanted)),
+        Command::Call { name, arguments, reach } => {
+            inquire(ask::call(&cli.file.config, &name, &arguments, &reach))
+        }
+        Command::Resources(wanted) => inquire(offer::resources(&cli.file.config, &wanted)),
+        Command::Prompts(wanted) => inquire(offer::prompts(&cli.file.config, &wanted)),
+        Command::Connect { program, way } => told(connect::connect(&cli.file.config, program, &way)),
+        Command::Import { files } => told(import::import(&files)),
+        Command::Schema => print(&check::Report::of(config::schema())),
+        Command::Completions { shell } => print(&check::Report::of(completions(shell))),
         Command::Demo { server } => run_demo(server),
     }
 }
@@ -167,6 +228,41 @@ fn answer(report: impl Future<Output = anyhow::Result<check::Report>>) -> ExitCo
     }
 }
 
+/// Runs a command that asks servers: what goes wrong before it could is the fault of whoever asks.
+fn inquire(report: impl Future<Output = anyhow::Result<check::Report>>) -> ExitCode {
+    let _already_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let report = on_runtime(report);
+    print(&report.unwrap_or_else(|error| check::Report {
+        stdout: String::new(),
+        stderr: format!("error: {error:#}\n"),
+        code: MISUSED,
+    }))
+}
+
+fn told(report: anyhow::Result<check::Report>) -> ExitCode {
+    match report {
+        Ok(report) => print(&report),
+        Err(error) => fail(&format!("error: {error:#}")),
+    }
+}
+
+/// How a command ends that was not understood, as the parser of the command line has it.
+const MISUSED: u8 = 2;
+
+const OFFERED: &str = "Each ends with 0, 2 if it is used wrongly, 3 if that is denied, 4 if nobody offers it, 5 if its server is not there.";
+const CALLED: &str = "Ends with 0, 1 if the tool failed, 2 if it is used wrongly, 3 if that is denied, 4 if nobody offers it, 5 if its server is not there.";
+
+/// What a shell reads to complete the command line. It is not offered what the help does not show.
+fn completions(shell: clap_complete::Shell) -> String {
+    let whole = Cli::command();
+    let mut shown = clap::Command::new("waypost")
+        .args(whole.get_arguments())
+        .subcommands(whole.get_subcommands().filter(|command| !command.is_hide_set()));
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut shown, "waypost", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
 fn guard() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -185,11 +281,16 @@ fn run_demo(server: DemoServer) -> ExitCode {
     run_to_end(async move { Ok(demo::run_stdio(kind, tokio::io::stdin(), tokio::io::stdout()).await?) })
 }
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command line talks to its user")]
+/// Writes a report. Whoever reads no further (`| head`) has seen enough.
 fn print(report: &check::Report) -> ExitCode {
-    print!("{}", report.stdout);
-    eprint!("{}", report.stderr);
-    ExitCode::from(report.code)
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(report.stdout.as_bytes()).and_then(|()| stdout.flush());
+    // Nobody can be told that standard error is closed.
+    let _closed = std::io::stderr().write_all(report.stderr.as_bytes());
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => fail(&format!("error: cannot write: {error}")),
+        Ok(()) | Err(_) => ExitCode::from(report.code),
+    }
 }
 
 #[expect(clippy::print_stderr, reason = "the command line talks to its user")]

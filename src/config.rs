@@ -2,6 +2,7 @@
 //!
 //! Must not know: sockets, tasks. It reads the files that the configuration names (secrets), nothing else.
 
+mod auth;
 #[cfg(test)]
 mod cases;
 mod compile;
@@ -10,6 +11,7 @@ mod expand;
 #[cfg(test)]
 pub(crate) mod for_test;
 mod identity;
+pub mod import;
 mod load;
 mod mask;
 mod nearest;
@@ -29,19 +31,20 @@ mod units;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use secrecy::SecretString;
 use url::Url;
 
 use crate::mcp::Era;
 
+pub use auth::{JwtAlgorithm, JwtIssuer};
 pub use effective::Effective;
 pub use identity::{Icon, ServerInfo};
 pub use load::{Loaded, load, parse, process_env};
 pub use pattern::Verdict;
 pub use problem::{Place, Problem, Problems, Severity};
-pub use reference::page as reference_page;
+pub use reference::{page as reference_page, schema};
 pub use resilience::{Breaker, Health, Patience, Resilience, Retry};
 pub use rules::{Layer, RoleConfig, Rules};
 
@@ -62,6 +65,10 @@ pub struct Config {
     pub roles: Vec<Arc<RoleConfig>>,
     /// The clients in the order of the file; the anonymous client last, if there is one.
     pub clients: Vec<ClientConfig>,
+    /// Issuers of JWTs whose tokens are taken.
+    pub jwt: Vec<Arc<JwtIssuer>>,
+    /// Where clients reach the endpoint, as the file says it.
+    pub public_url: Option<Url>,
     /// Bounds of the gateway itself.
     pub limits: Limits,
     /// How exposed names are made.
@@ -169,16 +176,27 @@ pub enum HttpKind {
 pub struct ClientConfig {
     /// Its key under `clients`; `anonymous` for callers without credentials.
     pub name: Arc<str>,
-    /// SHA-256 digests of its tokens; empty for the anonymous client.
-    pub tokens: Vec<[u8; 32]>,
+    /// Its tokens; empty for the anonymous client, and for those that are known otherwise.
+    pub tokens: Vec<Token>,
     /// Whether this is the client that callers without credentials are.
     pub is_anonymous: bool,
+    /// Whether many callers are this client, each with a name and roles of its own.
+    pub is_group: bool,
     /// Its roles, whose rules hold besides its own.
     pub roles: Vec<Arc<RoleConfig>>,
     /// What it sees and may use; exposed names.
     pub rules: Rules,
     /// Limits on its calls.
     pub limits: CallLimits,
+}
+
+/// A bearer token of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its SHA-256 digest.
+    pub digest: [u8; 32],
+    /// From when on it is good no more.
+    pub expires: Option<SystemTime>,
 }
 
 /// Which names are let through: all without `allow`, and never what `deny` matches.

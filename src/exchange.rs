@@ -25,8 +25,19 @@ pub use budget::{Budget, Exhausted, Share};
 pub struct Principal {
     /// Its place in the configuration's list of clients (the anonymous client is one of them).
     pub client: usize,
-    /// Its name: the key under `clients`, or `anonymous`.
+    /// Its name: the key under `clients`, or `anonymous`; where many callers are one client, the name of that and
+    /// its own. Nobody else has it.
     pub name: Arc<str>,
+    /// Roles that it has besides those of the client, by their places in the configuration: sorted, each once.
+    pub roles: Arc<[usize]>,
+}
+
+impl Principal {
+    /// The caller that a client of the configuration is by itself.
+    #[must_use]
+    pub fn new(client: usize, name: impl Into<Arc<str>>) -> Self {
+        Self { client, name: name.into(), roles: Arc::default() }
+    }
 }
 
 /// One client request on its way through the gateway.

@@ -35,7 +35,8 @@ use arc_swap::ArcSwap;
 use crate::catalog::{ExposedNames, Snapshot};
 use crate::config::Config;
 use crate::exchange::{Call, Cancel, Outcome, Principal};
-use crate::telemetry::{LimitReached, LimitScope, Metrics};
+use crate::mcp::Method;
+use crate::telemetry::{LimitReached, LimitScope, Metrics, Table};
 
 use admit::admit;
 use breaker::Breaker;
@@ -99,7 +100,11 @@ impl Gateway {
             task_ids: TaskIds::new(&config),
             own_tasks: OwnTasks::new(config.limits.listed_tasks),
             current: ArcSwap::from_pointee(Current {
-                snapshot: Snapshot::merge(std::iter::empty(), filters),
+                snapshot: Snapshot::merge(
+                    std::iter::empty(),
+                    filters,
+                    config.roles.iter().map(refresh::role_filters),
+                ),
                 offers: upstreams.iter().map(|_| Arc::default()).collect(),
             }),
             feed: Feed::default(),
@@ -155,6 +160,7 @@ impl Gateway {
         let (used, relay) = (call.tasks().clone(), call.relay());
         let started = Instant::now();
         let tool = record.findings.tool.clone();
+        let called = tool.clone().filter(|_| method == Method::ToolsCall);
         let carried = async {
             match relay {
                 Some(relay) => relay.until((self, &used), upstream.call(call)).await,
@@ -170,9 +176,15 @@ impl Gateway {
                 error = expire(&cancel, upstream.name(), expiry) => Err(error),
             }
         };
-        let result = self.past_breaker(place, ended).await;
+        let result = self.past_breaker(place, called, ended).await;
         record.upstream_took(started.elapsed());
         self.expose_tasks(&used, self.rewrite(place, method, result?))
+    }
+
+    /// Forgets what makes no difference any more. To be called about once a minute.
+    fn sweep(&self) {
+        self.guards.sweep();
+        self.metrics.set_entries(Table::EdgeCallers, self.guards.edge_callers());
     }
 
     /// Counts one request of `principal` at the edge, under the name that the limit counts it by.
@@ -193,7 +205,7 @@ impl Gateway {
     ) -> GatewayError {
         let upstream = target.and_then(|target| self.config.upstreams.get(target.upstream));
         LimitReached {
-            client: &principal.name,
+            client: self.config.label(principal.client),
             scope,
             upstream: upstream.map(|upstream| &*upstream.name),
             wait: error.retry_after.unwrap_or_default(),

@@ -11,6 +11,7 @@ pub mod downstream;
 pub mod exchange;
 pub mod gateway;
 pub mod mcp;
+mod outbound;
 mod seal;
 pub mod telemetry;
 pub mod translate;

@@ -5,6 +5,7 @@
 mod asks;
 mod events;
 mod family;
+mod identity;
 mod lifecycle;
 mod line;
 mod list;
@@ -23,14 +24,18 @@ pub use events::{
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
     UpstreamStderr, UpstreamUnlisted,
 };
+pub use identity::{CredentialsRefused, KeysFailed, KeysRead};
 pub use lifecycle::{
     Launched, ListenFailed, Listening, RuleUnmatched, ServiceUntold, SignalIgnored, Stopped, Stopping,
 };
 pub use list::metrics_reference;
 pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{
-    Detached, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Subscribed,
+    Entered, InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, StreamKind, Table,
 };
-pub use resumption::{EventsDropped, EventsKept, Resumption, StreamResumed};
-pub use subscriptions::SubscriptionLost;
-pub use trouble::{BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed};
+pub use resumption::{Detached, EventsDropped, EventsKept, Resumption, StreamResumed};
+pub use subscriptions::{Subscribed, SubscriptionLost};
+pub use trouble::{
+    AcceptFailed, AcceptRecovered, BreakerClosed, BreakerOpened, CallRepeated, HealthCheckMissed,
+    ToolBreakerClosed, ToolBreakerOpened,
+};

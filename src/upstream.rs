@@ -44,7 +44,7 @@ use probe::Dialer;
 use supervise::{Desk, Supervisor};
 
 pub use parked::Parking;
-pub(crate) use transport::child::guard;
+pub(crate) use transport::child::{guard, orphans};
 
 /// An upstream that is kept connected in the background. Dropping it ends its connection, [`Self::stop`]
 /// does so in good order.

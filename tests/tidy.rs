@@ -21,11 +21,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("exchange", &["mcp"]),
     ("translate", &["mcp", "exchange"]),
     ("catalog", &["mcp", "exchange"]),
-    ("auth", &["exchange", "config"]),
+    ("outbound", &[]),
+    ("auth", &["exchange", "config", "outbound", "telemetry"]),
     ("telemetry", &["exchange"]),
     ("seal", &["config"]),
     ("gateway", &["exchange", "catalog", "mcp", "config", "telemetry", "seal"]),
-    ("upstream", &["gateway", "exchange", "translate", "wire", "mcp", "config", "telemetry", "seal"]),
+    (
+        "upstream",
+        &["gateway", "exchange", "translate", "wire", "mcp", "config", "telemetry", "seal", "outbound"],
+    ),
     (
         "downstream",
         &["gateway", "auth", "exchange", "translate", "wire", "mcp", "config", "telemetry", "seal"],
@@ -33,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("demo", &["wire", "mcp"]),
     ("admin", &["gateway", "config", "telemetry"]),
     ("app", &["admin", "demo", "upstream", "downstream", "gateway", "auth", "config", "telemetry"]),
-    ("cli", &["app", "demo", "config", "telemetry", "catalog", "gateway", "mcp"]),
+    ("cli", &["app", "demo", "auth", "config", "telemetry", "catalog", "exchange", "gateway", "mcp", "wire"]),
     ("main", &["cli"]),
 ];
 

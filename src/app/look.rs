@@ -17,9 +17,9 @@ const LOOK: Duration = Duration::from_millis(20);
 const SETTLED: Duration = Duration::from_millis(200);
 
 /// Connects to the upstreams of a configuration, waits until each has been read or could not be reached, asks
-/// `question`, and ends what it started. Takes no longer than the longest `connect_timeout` and `list_timeout`,
+/// `question`, and ends what it started. Besides the question, takes no longer than the longest `connect_timeout` and `list_timeout`,
 /// and the end of the children. Listens on no address but that of the built-in demo server.
-pub(crate) async fn look<T>(config: Config, question: impl FnOnce(&Gateway) -> T) -> T {
+pub(crate) async fn look<T>(config: Config, question: impl AsyncFnOnce(&Gateway) -> T) -> T {
     let config = Arc::new(config);
     let metrics = Arc::new(Metrics::new(&config));
     let background = Tasks::default();
@@ -33,7 +33,7 @@ pub(crate) async fn look<T>(config: Config, question: impl FnOnce(&Gateway) -> T
     background.spawn(Arc::clone(&gateway).refresh(background.stop.clone()));
     let budgets = config.upstreams.iter().map(|upstream| upstream.connect_timeout + upstream.list_timeout);
     let _timed_out = timeout(budgets.max().unwrap_or_default(), settled(&gateway)).await;
-    let answer = question(&gateway);
+    let answer = question(&gateway).await;
     let ends = upstreams.iter().map(|upstream| upstream.stop());
     let _timed_out = timeout(CHILDREN_END, futures_util::future::join_all(ends)).await;
     let _timed_out = timeout(CHILDREN_END, background.end()).await;

@@ -26,7 +26,7 @@ pub enum LaunchError {
 /// See [`LaunchError`]; the messages name the clients that there are.
 pub fn launched_by(config: &Config, name: Option<&str>) -> Result<Principal, LaunchError> {
     let is_meant = |client: &ClientConfig| match name {
-        Some(name) => &*client.name == name,
+        Some(name) => &*client.name == name && !client.is_group,
         None => client.is_anonymous,
     };
     if config.clients.is_empty() {
@@ -34,14 +34,20 @@ pub fn launched_by(config: &Config, name: Option<&str>) -> Result<Principal, Lau
     }
     let meant = config.clients.iter().enumerate().find(|(_, client)| is_meant(client));
     match (meant, name) {
-        (Some((place, client)), _) => Ok(Principal { client: place, name: Arc::clone(&client.name) }),
+        (Some((place, client)), _) => Ok(Principal::new(place, Arc::clone(&client.name))),
         (None, Some(name)) => Err(LaunchError::Unknown(name.to_owned(), names(config))),
         (None, None) => Err(LaunchError::Unnamed(names(config))),
     }
 }
 
 fn names(config: &Config) -> String {
-    config.clients.iter().map(|client| &*client.name).collect::<Vec<_>>().join(", ")
+    config
+        .clients
+        .iter()
+        .filter(|client| !client.is_group)
+        .map(|client| &*client.name)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]

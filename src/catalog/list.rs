@@ -1,13 +1,14 @@
 //! One merged list, and what each client sees of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
 use super::page::View;
 use super::uri::admits;
 use crate::config::Filter;
+use crate::exchange::Principal;
 use crate::mcp::ListKind;
 
 /// One entry of a merged list.
@@ -39,12 +40,26 @@ pub(super) struct MergedList {
     entries: Vec<Entry>,
     by_name: HashMap<Arc<str>, usize>,
     /// For each client the filters of its layers, and what it sees through them.
-    views: Vec<(Vec<Filter>, OnceLock<View>)>,
+    views: Vec<(Vec<Filter>, OnceLock<Arc<View>>)>,
+    /// For each role its filter.
+    roles: Vec<Filter>,
+    /// What clients see who have more roles than the configuration gives them.
+    combined: Mutex<Combined>,
 }
+
+/// What is seen, by the place of a client and those of the roles beside it.
+type Combined = HashMap<(usize, Arc<[usize]>), Arc<View>>;
+
+/// Combinations of a client and roles that are kept; what others see is rendered each time.
+const COMBINATIONS: usize = 1_000;
 
 impl MergedList {
     pub(super) fn add_client(&mut self, filters: Vec<Filter>) {
         self.views.push((filters, OnceLock::new()));
+    }
+
+    pub(super) fn add_role(&mut self, filter: Filter) {
+        self.roles.push(filter);
     }
 
     pub(super) fn push(&mut self, entry: Entry) {
@@ -61,15 +76,35 @@ impl MergedList {
         self.entries.get(index).map(|entry| (index, entry))
     }
 
-    pub(super) fn view(&self, kind: ListKind, client: usize) -> Option<&View> {
-        let (filters, view) = self.views.get(client)?;
-        Some(view.get_or_init(|| {
-            let is_seen = |entry: &Entry| {
-                let (exposed, native) = (&entry.exposed, &entry.native);
-                entry.is_offered && filters.iter().all(|filter| admits(filter, kind, (exposed, native)))
-            };
-            let visible = self.entries.iter().map(is_seen).collect();
-            View::render(self.entries.iter().map(|entry| &entry.text), visible)
-        }))
+    pub(super) fn view(&self, kind: ListKind, principal: &Principal) -> Option<Arc<View>> {
+        let (filters, view) = self.views.get(principal.client)?;
+        if principal.roles.is_empty() {
+            return Some(Arc::clone(view.get_or_init(|| Arc::new(self.render(kind, filters.iter())))));
+        }
+        let key = (principal.client, Arc::clone(&principal.roles));
+        let known = self.combined.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if known.is_some() {
+            return known;
+        }
+        let mut all: Vec<&Filter> = filters.iter().collect();
+        for role in &*principal.roles {
+            all.push(self.roles.get(*role)?);
+        }
+        let view = Arc::new(self.render(kind, all.iter().copied()));
+        let mut combined = self.combined.lock().unwrap_or_else(PoisonError::into_inner);
+        if combined.len() < COMBINATIONS {
+            combined.insert(key, Arc::clone(&view));
+        }
+        Some(view)
+    }
+
+    /// What is seen through all of `filters`.
+    fn render<'a>(&self, kind: ListKind, filters: impl Iterator<Item = &'a Filter> + Clone) -> View {
+        let is_seen = |entry: &Entry| {
+            let (exposed, native) = (&entry.exposed, &entry.native);
+            entry.is_offered && filters.clone().all(|filter| admits(filter, kind, (exposed, native)))
+        };
+        let visible = self.entries.iter().map(is_seen).collect();
+        View::render(self.entries.iter().map(|entry| &entry.text), visible)
     }
 }

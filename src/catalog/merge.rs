@@ -11,6 +11,7 @@ use super::rewrite::{Tags, rewrite_entry};
 use super::template::UriTemplate;
 use super::uri::{admits, split_tag, tagged};
 use crate::config::Filter;
+use crate::exchange::Principal;
 use crate::mcp::{ListKind, PerKind, Raw};
 
 /// One entry of a list of an upstream.
@@ -78,7 +79,7 @@ pub struct Location {
 
 impl Snapshot {
     /// Merges `sources`, which come in the order of the configuration; `clients` are the filters of
-    /// the layers of the clients, in theirs.
+    /// the layers of the clients, in theirs, and `roles` those of the roles.
     ///
     /// Where two entries get one exposed name, the earlier one keeps it and the other becomes a finding.
     /// Where two upstreams have one URI, that of the later one is tagged.
@@ -86,8 +87,14 @@ impl Snapshot {
     pub fn merge<'a>(
         sources: impl Iterator<Item = Source<'a>>,
         clients: impl Iterator<Item = PerKind<Vec<Filter>>>,
+        roles: impl Iterator<Item = PerKind<&'a Filter>>,
     ) -> Self {
         let mut snapshot = Self::default();
+        for filters in roles {
+            for kind in ListKind::ALL {
+                snapshot.lists.kind_mut(kind).add_role((*filters.kind(kind)).clone());
+            }
+        }
         for filters in clients {
             for kind in ListKind::ALL {
                 snapshot.lists.kind_mut(kind).add_client(filters.kind(kind).clone());
@@ -245,10 +252,10 @@ impl Snapshot {
         self.tags.iter().find(|tags| tags.upstream() == upstream && !tags.is_empty())
     }
 
-    /// What the client at this place of the configuration sees of a kind; rendered on first use.
+    /// What a caller sees of a kind; rendered on first use. Of a role that is not there nobody sees anything.
     #[must_use]
-    pub fn view(&self, kind: ListKind, client: usize) -> Option<&View> {
-        self.lists.kind(kind).view(kind, client)
+    pub fn view(&self, kind: ListKind, principal: &Principal) -> Option<Arc<View>> {
+        self.lists.kind(kind).view(kind, principal)
     }
 }
 

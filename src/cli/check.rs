@@ -26,6 +26,13 @@ pub struct Report {
     pub code: u8,
 }
 
+impl Report {
+    /// Something that was asked for and is there.
+    pub(super) fn of(stdout: String) -> Self {
+        Self { stdout, stderr: String::new(), code: 0 }
+    }
+}
+
 /// Checks a file. `env` gives the variables. Nothing is started, nothing listens.
 #[must_use]
 pub fn check(path: &Path, output: Output, env: &dyn Fn(&str) -> Option<String>) -> Report {

@@ -112,7 +112,7 @@ fn code(verdict: Verdict) -> u8 {
 async fn look(file: &Path, client: Option<&str>, question: &Question) -> anyhow::Result<Vec<Explanation>> {
     let loaded = config::load(file, &config::process_env).map_err(|problems| anyhow!("{problems}"))?;
     let explained: Result<Vec<Explanation>, NoSuchClient> =
-        crate::app::look(loaded.config, |gateway| match client {
+        crate::app::look(loaded.config, async |gateway| match client {
             Some(client) => gateway.explain(client, question).map(|one| vec![one]),
             None => Ok(gateway.explain_all(question)),
         })

@@ -183,23 +183,30 @@ fn the_full_file_says_everything_otherwise() {
 
     let clients: Vec<(&str, usize)> =
         config.clients.iter().map(|client| (&*client.name, client.tokens.len())).collect();
-    assert_eq!(clients, [("alice", 2), ("ci", 2), ("anonymous", 0)]);
-    assert_eq!(config.clients[0].tokens[0][..4], [0x9f, 0x86, 0xd0, 0x81]);
+    assert_eq!(clients, [("alice", 2), ("ci", 2), ("jwt:login.example.com/t", 0), ("anonymous", 0)]);
+    assert_eq!(config.clients[0].tokens[0].digest[..4], [0x9f, 0x86, 0xd0, 0x81]);
     assert_eq!(config.clients[0].tokens[1], sha256("swordfish-swordfish"));
     assert_eq!(config.clients[1].tokens, [sha256("a-token-from-a-file"), sha256("hunter2-hunter2-hunter2")]);
     assert!(
-        config.clients[2].rules.tools.admits("time__now")
-            && !config.clients[2].rules.tools.admits("gh__get_x")
+        config.clients[3].rules.tools.admits("time__now")
+            && !config.clients[3].rules.tools.admits("gh__get_x")
     );
 
     let layers: Vec<_> =
-        config.clients[2].layers().map(|layer| (layer.section, layer.name, layer.rules.line)).collect();
+        config.clients[3].layers().map(|layer| (layer.section, layer.name, layer.rules.line)).collect();
     assert_eq!(layers, [("roles", "reader", 83), ("roles", "quiet", 88), ("clients", "anonymous", 44)]);
     let reader = &config.roles[0].rules;
     assert_eq!(texts(reader.tools.allow.as_ref().unwrap()), ["gh__get_*", "time__*"]);
     assert_eq!((reader.tools.deny[0].as_str(), reader.tools.deny[0].line()), ("*_secret*", 84));
-    assert!(reader.extensions.is_some() && !config.clients[2].is_open() && config.roles[1].rules.is_open());
+    assert!(reader.extensions.is_some() && !config.clients[3].is_open() && config.roles[1].rules.is_open());
     assert_eq!(&*config.file, "tests/data/config/good/full.yaml");
+
+    let [issuer] = config.jwt.as_slice() else { panic!("{:?}", config.jwt) };
+    assert_eq!((issuer.group.0, &*issuer.group.1), (2, "jwt:login.example.com/t"));
+    assert!(config.clients[2].is_group && config.clients[2].name == issuer.group.1);
+    assert_eq!(issuer.algorithms, [JwtAlgorithm::Es256]);
+    assert_eq!((issuer.clock_skew, issuer.refresh), (seconds(5), seconds(300)));
+    assert_eq!(config.public_url.as_ref().map(Url::as_str), Some("https://mcp.example.com/mcp"));
 
     assert_eq!(config.limits.edge.as_ref().unwrap().burst, Some(20));
     assert_eq!(config.sessions.key.as_ref().unwrap().expose_secret(), "hunter2-hunter2-hunter2");
@@ -218,8 +225,9 @@ fn the_full_file_says_everything_otherwise() {
     assert_eq!(config.naming, naming);
 }
 
-fn sha256(text: &str) -> [u8; 32] {
-    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes()).as_ref().try_into().unwrap()
+fn sha256(text: &str) -> Token {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+    Token { digest: digest.as_ref().try_into().unwrap(), expires: None }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Must not know: how the text is parsed, how problems are shown.
 
 mod access;
+mod auth;
 mod client;
 mod command;
 mod identity;
@@ -13,8 +14,11 @@ mod secret;
 mod transport;
 mod upstream;
 
+pub(crate) use transport::is_own_header;
+
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use secrecy::SecretString;
 
@@ -39,7 +43,11 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
     let upstreams = upstream::upstreams(&mut top, &naming);
     let prefixes = upstreams.prefixes(&naming);
     let mut roles = role::roles(&mut top, &prefixes, &naming);
-    let clients = client::clients(&mut top, listen, &mut roles, (&prefixes, &naming));
+    let mut auth = auth::auth(&mut top, listen);
+    if auth.names_roles() {
+        roles.use_all();
+    }
+    let clients = client::clients(&mut top, &mut auth, &mut roles, (&prefixes, &naming));
     let roles = roles.finish(&top);
     let config = Config {
         listen,
@@ -49,6 +57,8 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
         upstreams: upstreams.enabled,
         roles,
         clients,
+        jwt: auth.jwt.into_iter().map(Arc::new).collect(),
+        public_url: auth.public_url,
         limits: limits(&mut top),
         naming,
         sessions: sessions(&mut top),

@@ -47,6 +47,16 @@ impl Block {
         self.0.push((key.to_owned(), Entry::Block(block)));
     }
 
+    /// As YAML on one line; what is not set is left out.
+    pub(crate) fn inline(&self) -> String {
+        let members = self.0.iter().filter_map(|(key, entry)| match entry {
+            Entry::Value(yaml, _) => Some(format!("{}: {yaml}", key_text(key))),
+            Entry::Unset => None,
+            Entry::Block(block) => Some(format!("{}: {}", key_text(key), block.inline())),
+        });
+        format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+    }
+
     /// Sorted by the places of its keys.
     pub(crate) fn ordered(mut self, place: impl Fn(&str) -> Option<usize>) -> Self {
         self.0.sort_by_key(|(key, _)| place(key));
@@ -138,7 +148,8 @@ pub(crate) fn secrets(count: usize) -> String {
     list(std::iter::repeat_n(SECRET, count))
 }
 
-fn key_text(key: &str) -> String {
+/// The name of a key, quoted where it would be something else without quotes.
+pub(crate) fn key_text(key: &str) -> String {
     let is_number = !key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if is_number { quote(key) } else { scalar(key) }
 }

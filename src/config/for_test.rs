@@ -19,6 +19,8 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         upstreams: upstreams.collect(),
         roles: vec![],
         clients: clients.iter().map(|name| client(name)).collect(),
+        jwt: vec![],
+        public_url: None,
         limits: limits(),
         naming: Naming { separator: "__".into(), max_length: 64, charset: Charset::Strict },
         sessions: Sessions {
@@ -67,6 +69,7 @@ fn client(name: &str) -> ClientConfig {
         name: name.into(),
         tokens: vec![],
         is_anonymous: false,
+        is_group: false,
         roles: vec![],
         rules: Rules::default(),
         limits: CallLimits::default(),

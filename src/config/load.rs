@@ -150,7 +150,7 @@ fn hash(top: &Node, config: &Config, env: &dyn Fn(&str) -> Option<String>) -> St
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     hash_node(top, env, &mut context);
     for client in &config.clients {
-        client.tokens.iter().for_each(|token| context.update(token));
+        client.tokens.iter().for_each(|token| context.update(&token.digest));
     }
     if let Some(key) = &config.sessions.key {
         context.update(key.expose_secret().as_bytes());

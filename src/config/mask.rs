@@ -16,7 +16,8 @@ const SECRET_WORDS: [&str; 8] =
     ["token", "secret", "password", "passwd", "key", "auth", "credential", "bearer"];
 
 /// What tokens of well-known services begin with.
-const TOKEN_STARTS: [&str; 8] = ["ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-"];
+pub(crate) const TOKEN_STARTS: [&str; 8] =
+    ["ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-"];
 
 /// The bytes of the text that must not be shown.
 pub(crate) fn secrets(entries: &[(Name, Node)]) -> Vec<(usize, usize)> {
@@ -47,6 +48,10 @@ fn within(entries: &[(Name, Node)], table: Option<&'static Table>, masks: &mut V
                 Value::Null | Value::Scalar(_) | Value::List(_) => below(node, None, masks),
             },
             Shape::Mapping(table) => below(node, Some(table), masks),
+            Shape::List(table) => match &node.value {
+                Value::List(items) => items.iter().for_each(|item| below(item, Some(table), masks)),
+                Value::Null | Value::Scalar(_) | Value::Map(_) => below(node, Some(table), masks),
+            },
             Shape::Plain if name.text == "command" => command_line(node, masks),
             Shape::Plain => below(node, None, masks),
         }
@@ -113,7 +118,7 @@ fn all(node: &Node, masks: &mut Vec<(usize, usize)>) {
 }
 
 /// Whether a text is nothing but variables without defaults, and perhaps a scheme of authentication.
-fn is_reference(text: &str) -> bool {
+pub(crate) fn is_reference(text: &str) -> bool {
     let mut rest = text;
     for scheme in ["Bearer ", "Basic ", "Token "] {
         rest = rest.strip_prefix(scheme).unwrap_or(rest);
@@ -128,7 +133,8 @@ fn is_reference(text: &str) -> bool {
     is_any && rest.is_empty()
 }
 
-fn is_secret_word(text: &str) -> bool {
+/// Whether a name is that of a secret.
+pub(crate) fn is_secret_word(text: &str) -> bool {
     let folded = text.to_ascii_lowercase();
     SECRET_WORDS.iter().any(|word| folded.contains(word))
 }

@@ -47,7 +47,7 @@ fn every_mapping_of_the_file_is_on_the_page() {
             table.path
         );
         open.extend(table.keys.iter().filter_map(|key| match key.form().shape() {
-            Shape::Mapping(table) | Shape::Names(table) => Some(table),
+            Shape::Mapping(table) | Shape::Names(table) | Shape::List(table) => Some(table),
             Shape::Plain | Shape::Secret => None,
         }));
     }
@@ -123,7 +123,7 @@ fn paths(node: &Node, table: &'static Table, prefix: &str, found: &mut BTreeSet<
                 let Value::Map(named) = &value.value else { continue };
                 named.iter().for_each(|(_, value)| paths(value, table, &format!("{path}.*."), found));
             }
-            Some(Shape::Plain | Shape::Secret) | None => {}
+            Some(Shape::Plain | Shape::Secret | Shape::List(_)) | None => {}
         }
         found.insert(path);
     }
@@ -142,7 +142,7 @@ fn the_effective_file_has_every_key() {
             match key.form().shape() {
                 Shape::Mapping(table) => open.push((format!("{path}."), table)),
                 Shape::Names(table) => open.push((format!("{path}.*."), table)),
-                Shape::Plain | Shape::Secret => {}
+                Shape::Plain | Shape::Secret | Shape::List(_) => {}
             }
             wanted.insert(path);
         }

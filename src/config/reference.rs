@@ -5,17 +5,22 @@
 //!
 //! Must not know: how values are read, what becomes of them.
 
+mod auth;
 mod client;
 mod foreign;
 mod gateway;
 mod identity;
 mod markdown;
 mod resilience;
+mod schema;
 mod upstream;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
+use serde_json::Value;
+
+pub(crate) use auth::*;
 pub(crate) use client::*;
 pub(crate) use foreign::*;
 pub(crate) use gateway::*;
@@ -26,6 +31,7 @@ pub(crate) use upstream::*;
 #[cfg(test)]
 pub(crate) use markdown::TABLES;
 pub use markdown::page;
+pub use schema::schema;
 
 use super::units::Unit;
 
@@ -94,6 +100,11 @@ pub(crate) trait Form: Debug + Sync + 'static {
     fn shape(&self) -> Shape {
         Shape::Plain
     }
+
+    /// As JSON Schema.
+    fn schema(&self) -> Value {
+        schema::of_shape(self.shape(), &self.written())
+    }
 }
 
 /// What the value of a key is made of.
@@ -107,6 +118,8 @@ pub(crate) enum Shape {
     Mapping(&'static Table),
     /// A mapping of names to mappings with known keys.
     Names(&'static Table),
+    /// A list of mappings with known keys.
+    List(&'static Table),
 }
 
 /// A number, or a number with a unit.
@@ -128,6 +141,21 @@ impl<T: Unit + Sync> Form for Bounded<T> {
 
     fn bounds(&self) -> String {
         format!("`{}` to `{}`", self.min.write(), self.max.write())
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema =
+            match (T::IS_NUMBER, self.min.write().parse::<u64>(), self.max.write().parse::<u64>()) {
+                (true, Ok(min), Ok(max)) => schema::number(min, max),
+                _ => schema::unit(&T::pattern()),
+            };
+        if let Some(default) = self.default.map(Unit::write) {
+            schema::put_default(
+                &mut schema,
+                default.parse().map_or(default.into(), |number: u64| number.into()),
+            );
+        }
+        schema
     }
 }
 
@@ -165,6 +193,14 @@ impl Form for Flag {
     fn default(&self) -> String {
         self.default.map_or_else(|| self.otherwise.to_owned(), |default| format!("`{default}`"))
     }
+
+    fn schema(&self) -> Value {
+        let mut schema = schema::flag();
+        if let Some(default) = self.default {
+            schema::put_default(&mut schema, default.into());
+        }
+        schema
+    }
 }
 
 /// One of a few words.
@@ -182,6 +218,14 @@ impl Form for Choice {
 
     fn default(&self) -> String {
         if self.default.is_empty() { String::new() } else { format!("`{}`", self.default) }
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = schema::choice(self.words);
+        if !self.default.is_empty() {
+            schema::put_default(&mut schema, self.default.into());
+        }
+        schema
     }
 }
 
@@ -262,5 +306,23 @@ impl Form for Named {
 
     fn shape(&self) -> Shape {
         Shape::Names(self.0)
+    }
+}
+
+/// A list of mappings with known keys.
+#[derive(Debug)]
+pub(crate) struct Listed(pub(crate) &'static Table);
+
+impl Form for Listed {
+    fn written(&self) -> String {
+        "list of mappings".to_owned()
+    }
+
+    fn default(&self) -> String {
+        "`[]`".to_owned()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::List(self.0)
     }
 }

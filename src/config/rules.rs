@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{ClientConfig, Filter, UpstreamConfig};
+use super::{ClientConfig, Config, Filter, UpstreamConfig};
 use crate::mcp::ListKind;
 
 /// The rules of an upstream, a role or a client.
@@ -61,6 +61,32 @@ impl Rules {
     }
 }
 
+impl RoleConfig {
+    /// Its own layer.
+    #[must_use]
+    pub fn layer(&self) -> Layer<'_> {
+        Layer { section: "roles", name: &self.name, rules: &self.rules }
+    }
+}
+
+impl Config {
+    /// What the client at this place is called; empty where there is none.
+    #[must_use]
+    pub fn label(&self, client: usize) -> &str {
+        self.clients.get(client).map(|client| &*client.name).unwrap_or_default()
+    }
+
+    /// The layers of a caller that is the client at this place and has these roles besides those of the client;
+    /// `None` where one of them is not there.
+    #[must_use]
+    pub fn layers<'a>(&'a self, client: usize, roles: &[usize]) -> Option<impl Iterator<Item = Layer<'a>>> {
+        let client = self.clients.get(client)?;
+        let more: Option<Vec<Layer<'a>>> =
+            roles.iter().map(|place| self.roles.get(*place).map(|role| role.layer())).collect();
+        Some(more?.into_iter().chain(client.layers()))
+    }
+}
+
 impl UpstreamConfig {
     /// Its own layer.
     #[must_use]
@@ -72,8 +98,7 @@ impl UpstreamConfig {
 impl ClientConfig {
     /// Its layers: those of its roles in the order in which it has them, then its own.
     pub fn layers(&self) -> impl Iterator<Item = Layer<'_>> {
-        let roles = self.roles.iter();
-        let roles = roles.map(|role| Layer { section: "roles", name: &role.name, rules: &role.rules });
+        let roles = self.roles.iter().map(|role| role.layer());
         roles.chain(std::iter::once(Layer { section: "clients", name: &self.name, rules: &self.rules }))
     }
 

@@ -59,6 +59,27 @@ pub(crate) enum ScalarKind {
 }
 
 impl Node {
+    /// The entries of a mapping; none for anything else.
+    pub(crate) fn members(&self) -> &[(Name, Self)] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            Value::Null | Value::Scalar(_) | Value::List(_) => &[],
+        }
+    }
+
+    /// The value of a key of a mapping.
+    pub(crate) fn member(&self, key: &str) -> Option<&Self> {
+        self.members().iter().find(|(name, _)| name.text == key).map(|(_, node)| node)
+    }
+
+    /// The text of a scalar, whatever YAML takes it for.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(&scalar.text),
+            Value::Null | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
     /// What it is, as a message says it.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.value {

@@ -32,6 +32,9 @@ pub(crate) trait Unit: Copy + Ord + fmt::Debug + Send + Sync + 'static {
 
     /// Writes it, with the largest unit that leaves a whole number.
     fn write(self) -> String;
+
+    /// A regular expression for what [`Self::parse`] reads.
+    fn pattern() -> String;
 }
 
 const DURATIONS: [(&str, u64); 5] =
@@ -90,6 +93,10 @@ impl Unit for Duration {
         let millis = u64::try_from(self.as_millis()).unwrap_or(u64::MAX);
         if millis == 0 { "0s".to_owned() } else { whole(millis, &DURATIONS) }
     }
+
+    fn pattern() -> String {
+        format!(r"^[0-9]+\s*({})$", names(&DURATIONS))
+    }
 }
 
 impl Unit for Bytes {
@@ -110,6 +117,10 @@ impl Unit for Bytes {
     fn write(self) -> String {
         whole(self.0, &SIZES)
     }
+
+    fn pattern() -> String {
+        format!(r"^[0-9]+\s*({})$", names(&SIZES))
+    }
 }
 
 impl Unit for u64 {
@@ -128,6 +139,10 @@ impl Unit for u64 {
     fn write(self) -> String {
         self.to_string()
     }
+
+    fn pattern() -> String {
+        "^[+]?[0-9][0-9_]*$".to_owned()
+    }
 }
 
 impl Rate {
@@ -138,6 +153,11 @@ impl Rate {
     const MAX_COUNT: u32 = 1_000_000;
     /// The longest period.
     const MAX_PERIOD: Duration = Duration::from_secs(31 * 86_400);
+
+    /// A regular expression for what [`Self::parse`] reads.
+    pub(crate) fn pattern() -> String {
+        format!(r"^[0-9][0-9_]*\s*/\s*([0-9]+\s*)?({})$", names(&PERIODS))
+    }
 
     /// Reads a rate. `None` if it is not written so, or none at all (`0/s`), or out of bounds.
     #[must_use]
@@ -167,6 +187,11 @@ impl fmt::Display for Rate {
         };
         write!(formatter, "{}/{period}", self.count)
     }
+}
+
+/// The names of units, as alternatives of a regular expression.
+fn names(units: &[(&str, u64)]) -> String {
+    units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("|")
 }
 
 /// A whole number and the unit behind it.

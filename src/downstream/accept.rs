@@ -3,6 +3,7 @@
 //! Must not know: what is served.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -65,16 +66,29 @@ pub(super) struct Bounds {
     pub(super) tick: Duration,
 }
 
+/// What the loop tells of itself.
+#[derive(Debug)]
+pub(super) enum Notice {
+    /// Some time has passed.
+    Tick,
+    /// So many connections are open now.
+    Connections(usize),
+    /// One could not be accepted; so many in a row.
+    Failed(io::Error, u64),
+    /// One is accepted again, after so many that could not be.
+    Recovered(u64),
+}
+
 /// Serves with `serve` until `shutdown`; then lets what is under way end, however long that takes. Each
-/// connection is served by one of `threads`, for as long as it lasts. Calls `tick` every now and then, from the
-/// same task.
+/// connection is served by one of `threads`, for as long as it lasts. `tell` is called from the same task, and
+/// every now and then with a tick.
 ///
 /// Cancel safe: dropping the future ends all connections at once.
 pub(super) async fn run<S, F>(
     listener: TcpListener,
     (bounds, threads): (Bounds, &Threads),
     serve: S,
-    tick: impl Fn(),
+    tell: impl Fn(Notice),
     shutdown: CancellationToken,
 ) where
     S: Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
@@ -83,19 +97,31 @@ pub(super) async fn run<S, F>(
     let builder = http_builder(bounds.header_timeout);
     let graceful = GracefulShutdown::new();
     let (mut connections, mut turned_away) = (JoinSet::new(), JoinSet::new());
+    let mut failures = 0;
     let mut ticks = tokio::time::interval(bounds.tick);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let (socket, peer) = tokio::select! {
             () = shutdown.cancelled() => break,
-            Some(_ended) = connections.join_next(), if !connections.is_empty() => continue,
+            Some(_ended) = connections.join_next(), if !connections.is_empty() => {
+                tell(Notice::Connections(connections.len()));
+                continue;
+            }
             Some(_ended) = turned_away.join_next(), if !turned_away.is_empty() => continue,
-            _ = ticks.tick() => { tick(); continue }
+            _ = ticks.tick() => { tell(Notice::Tick); continue }
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
-                Err(_) => { sleep(ACCEPT_PAUSE).await; continue }
+                Err(error) => {
+                    failures += 1;
+                    tell(Notice::Failed(error, failures));
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
             },
         };
+        if failures > 0 {
+            tell(Notice::Recovered(std::mem::take(&mut failures)));
+        }
         // Small messages are the rule; waiting to fill a segment only adds latency.
         let _best_effort = socket.set_nodelay(true);
         notice_death(&socket, bounds.peer_timeout);
@@ -122,6 +148,7 @@ pub(super) async fn run<S, F>(
             drop(watcher.watch(connection).await);
         };
         connections.spawn_on(connection, &runtime);
+        tell(Notice::Connections(connections.len()));
     }
     drop((listener, turned_away));
     graceful.shutdown().await;

@@ -19,6 +19,7 @@ use super::running::DISCONNECTED;
 use crate::exchange::{Answer, Call, Outcome, ResultForm};
 use crate::gateway::{Following, Gateway, GatewayError, GatewayErrorKind};
 use crate::mcp::{Body, Id, Message, Raw, Response};
+use crate::telemetry::{Entered, Metrics, Table};
 use crate::translate::input::{self, InputRequired, Question};
 use crate::wire::json;
 
@@ -45,6 +46,7 @@ struct Pending {
     session: Arc<str>,
     id: u64,
     answer: oneshot::Receiver<Response>,
+    _counted: Entered,
 }
 
 /// How a client hears the questions of its call.
@@ -99,11 +101,12 @@ impl Questions {
         }
     }
 
-    fn open(self: &Arc<Self>, session: &Arc<str>) -> Pending {
+    fn open(self: &Arc<Self>, session: &Arc<str>, metrics: &Metrics) -> Pending {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         self.waiting.insert((Arc::clone(session), id), sender);
-        Pending { all: Arc::clone(self), session: Arc::clone(session), id, answer }
+        let counted = metrics.enter(Table::OpenQuestions);
+        Pending { all: Arc::clone(self), session: Arc::clone(session), id, answer, _counted: counted }
     }
 }
 
@@ -154,7 +157,7 @@ impl Asker {
             let Some(asked) = InputRequired::read(&answer.response) else {
                 return Err(unanswered("asked for input in a way that cannot be understood"));
             };
-            let answers = self.ask(&asked, &asked_for).await.inspect_err(|error| {
+            let answers = self.ask(gateway.metrics(), &asked, &asked_for).await.inspect_err(|error| {
                 asked_for.cancel.cancel(&error.text);
             })?;
             if asked.questions.is_empty() {
@@ -173,7 +176,12 @@ impl Asker {
     }
 
     /// Asks everything at once and waits for all answers.
-    async fn ask(&self, asked: &InputRequired, call: &Call) -> Result<Answers, GatewayError> {
+    async fn ask(
+        &self,
+        metrics: &Metrics,
+        asked: &InputRequired,
+        call: &Call,
+    ) -> Result<Answers, GatewayError> {
         if asked.questions.len() > QUESTIONS {
             return Err(unanswered(format!("asked more than {QUESTIONS} questions at once")));
         }
@@ -185,7 +193,7 @@ impl Asker {
         let until = Instant::now() + self.patience;
         let mut open = Vec::with_capacity(asked.questions.len());
         for (key, question) in &asked.questions {
-            let pending = self.questions.open(&self.session);
+            let pending = self.questions.open(&self.session, metrics);
             let text = question.write(&Id::from(pending.id));
             self.stream.send(text).await.map_err(|_gone| disconnected())?;
             open.push((key, question, pending));

@@ -97,6 +97,12 @@ impl Departed {
         self.memory().sweep(self.idle_ms, now);
     }
 
+    /// How many are remembered.
+    pub(super) fn len(&self) -> usize {
+        let memory = self.memory();
+        memory.ended.len() + memory.crowded.len()
+    }
+
     fn key(&self, id: &str) -> Key {
         let [one, two] = &self.hashers;
         (one.hash_one(id), two.hash_one(id))

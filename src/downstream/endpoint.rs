@@ -20,7 +20,7 @@ use super::media::single;
 use super::reply::{Asked, ErrorBody, Reply};
 use super::resumption::Resumption;
 use super::sse::Connections;
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Resource};
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Principal};
 use crate::gateway::{EdgeCaller, Gateway, GatewayError, GatewayErrorKind, Page};
 use crate::mcp::{Code, Era, Id, ListKind, Method, Raw, Request};
@@ -33,6 +33,8 @@ use crate::wire::headers::SESSION_ID;
 pub(super) struct Endpoint {
     pub(super) gateway: Arc<Gateway>,
     pub(super) authenticator: Authenticator,
+    /// What clients are told of where tokens come from.
+    pub(super) resource: Resource,
     pub(super) sessions: SessionTable,
     pub(super) in_flight: Arc<InFlight>,
     pub(super) questions: Arc<Questions>,
@@ -122,6 +124,7 @@ impl Endpoint {
         let config = gateway.config();
         Ok(Self {
             authenticator: Authenticator::new(config),
+            resource: Resource::new(config),
             sessions: SessionTable::new(config, Arc::clone(gateway.metrics()))?,
             in_flight: Arc::default(),
             questions: Arc::default(),
@@ -243,6 +246,7 @@ impl Caller {
         match (session, &self.edge) {
             (Some(session), _) => Scope::Session(Arc::clone(&session.id)),
             (None, EdgeCaller::Client(client)) => Scope::Client(*client),
+            (None, EdgeCaller::Member(name)) => Scope::Member(Arc::clone(name)),
             (None, EdgeCaller::Address(address)) => Scope::Address(*address),
         }
     }

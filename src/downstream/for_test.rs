@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::http::Door;
-use crate::config::{Config, for_test};
+use crate::config::{Config, Token, for_test};
 use crate::exchange::{Answer, Call, Cancel, Event, EventKind, Outcome, ResultForm};
 use crate::gateway::{
     AdmittedCall, Followed, Gateway, GatewayError, GatewayErrorKind, Health, List, Listed, Offer, Upstream,
@@ -159,9 +159,9 @@ pub(super) struct Bench {
     pub(super) upstream: Arc<Scripted>,
 }
 
-/// The SHA-256 of a token.
-pub(super) fn token(text: &str) -> [u8; 32] {
-    digest(&SHA256, text.as_bytes()).as_ref().try_into().unwrap()
+/// A token that does not expire.
+pub(super) fn token(text: &str) -> Token {
+    Token { digest: digest(&SHA256, text.as_bytes()).as_ref().try_into().unwrap(), expires: None }
 }
 
 impl Bench {

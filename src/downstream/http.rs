@@ -15,15 +15,16 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::any;
-use http::header::{ALLOW, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderMap, Method as Verb, StatusCode};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::accept::{self, Bounds, Peer};
+use super::accept::{self, Bounds, Notice, Peer};
 use super::body::{self, BodyError};
 use super::endpoint::{Caller, Endpoint, Presented};
 use super::event_id::Position;
@@ -33,12 +34,16 @@ use super::reply::{ErrorBody, Reply};
 use super::site::Site;
 use super::threads::Threads;
 use super::{legacy, post, resumption, sse, stream};
+use crate::auth::AuthError;
 use crate::gateway::{EdgeCaller, Gateway};
 use crate::mcp::Code;
-use crate::telemetry::StreamKind;
+use crate::telemetry::{AcceptFailed, AcceptRecovered, CredentialsRefused, StreamKind};
 use crate::wire::headers::LAST_EVENT_ID;
 
 const ALLOWED: HeaderValue = HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
+
+/// How long a client may keep the metadata of the resource.
+const METADATA_AGE: HeaderValue = HeaderValue::from_static("max-age=300");
 
 /// What a client is told that came one connection too late, in seconds.
 const RETRY_CONNECTION: HeaderValue = HeaderValue::from_static("1");
@@ -65,11 +70,28 @@ pub async fn serve(
     };
     let door = Door { site, endpoint: Arc::clone(&endpoint), router: router(Arc::clone(&endpoint)) };
     let serve = move |request| door.clone().enter(request);
-    let sessions = Arc::clone(&endpoint);
+    let keeper = Arc::clone(&endpoint);
+    // Ends with this function, whichever way that ends.
+    let mut keeping = JoinSet::new();
+    keeping.spawn(async move { keeper.authenticator.keep(keeper.gateway.metrics()).await });
+    let told = Arc::clone(&endpoint);
     let threads = Threads::start()?;
-    accept::run(listener, (bounds, &threads), serve, move || sessions.sweep(), shutdown).await;
+    accept::run(listener, (bounds, &threads), serve, move |notice| take(&told, notice), shutdown).await;
     endpoint.detached.end().await;
     Ok(())
+}
+
+/// Takes what the listener tells of itself.
+fn take(endpoint: &Endpoint, notice: Notice) {
+    let metrics = endpoint.gateway.metrics();
+    match notice {
+        Notice::Tick => endpoint.sweep(),
+        Notice::Connections(count) => metrics.set_connections(count),
+        Notice::Failed(error, failures) => {
+            AcceptFailed { reason: &error.to_string(), failures }.emit(metrics);
+        }
+        Notice::Recovered(failures) => AcceptRecovered { failures }.emit(),
+    }
 }
 
 /// What a connection beyond the limit is told.
@@ -150,7 +172,13 @@ async fn healthz() -> Response {
     Response::new(Body::from("ok\n"))
 }
 
-async fn elsewhere() -> Response {
+async fn elsewhere(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    let is_read = matches!(*request.method(), Verb::GET | Verb::HEAD);
+    let metadata = endpoint.resource.metadata(request.uri().path(), request.headers()).filter(|_| is_read);
+    if let Some(metadata) = metadata {
+        let reply = Reply::json(StatusCode::OK, metadata.into());
+        return stream::respond(reply.header(CACHE_CONTROL, METADATA_AGE));
+    }
     stream::respond(Reply::transport(
         StatusCode::NOT_FOUND,
         "there is nothing here; the MCP endpoint is /mcp",
@@ -176,7 +204,7 @@ async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Respons
         return stream::respond(Reply::no_content().header(ALLOW, ALLOWED));
     }
     let (parts, body) = request.into_parts();
-    let caller = match caller(&endpoint, &parts) {
+    let caller = match caller(&endpoint, &parts).await {
         Ok(caller) => caller,
         Err(refusal) => return answer(&endpoint, refusal, Accepts::Both),
     };
@@ -193,23 +221,38 @@ async fn mcp(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Respons
 }
 
 /// Who sent a request.
-fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
-    let principal = endpoint.authenticator.authenticate(&parts.headers).map_err(|error| {
-        Reply::transport(StatusCode::UNAUTHORIZED, error.to_string())
-            .header(WWW_AUTHENTICATE, HeaderValue::from_static(error.challenge()))
-    })?;
+async fn caller(endpoint: &Endpoint, parts: &Parts) -> Result<Caller, Reply> {
+    let authenticated = endpoint.authenticator.authenticate(&parts.headers).await;
+    let principal = authenticated.map_err(|error| refuse(endpoint, parts, &error))?;
     let address = parts.extensions.get::<Peer>().map(|peer| peer.0);
+    let is_member = endpoint.authenticator.is_member(&principal);
     let edge = match address.filter(|_| endpoint.authenticator.is_anonymous(&principal)) {
         Some(address) => EdgeCaller::Address(address),
+        None if is_member => EdgeCaller::Member(Arc::clone(&principal.name)),
         None => EdgeCaller::Client(principal.client),
     };
     Ok(Caller { principal, edge })
 }
 
+/// The refusal of credentials: what is wrong with them stands in our log only.
+fn refuse(endpoint: &Endpoint, parts: &Parts, error: &AuthError) -> Reply {
+    CredentialsRefused { reason: error.label() }.emit(endpoint.gateway.metrics());
+    let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::UNAUTHORIZED);
+    let mut reply = Reply::transport(status, error.to_string());
+    reply.refusal = Some(error.reason().into());
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        return reply.header(RETRY_AFTER, RETRY_CONNECTION);
+    }
+    match endpoint.resource.challenge(error, parts.uri.path(), &parts.headers) {
+        Some(challenge) => reply.header(WWW_AUTHENTICATE, challenge),
+        None => reply,
+    }
+}
+
 /// HTTP+SSE: the stream that is a connection.
 async fn old_stream(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     let (parts, _body) = request.into_parts();
-    let opened = match (parts.method == Verb::GET, caller(&endpoint, &parts)) {
+    let opened = match (parts.method == Verb::GET, caller(&endpoint, &parts).await) {
         (_, Err(refusal)) => Err(refusal),
         (true, Ok(caller)) => sse::open(&endpoint, &caller, &parts.headers),
         (false, Ok(_)) => Err(only(Verb::GET, "GET opens a stream of HTTP+SSE; Streamable HTTP is at /mcp")),
@@ -220,7 +263,7 @@ async fn old_stream(State(endpoint): State<Arc<Endpoint>>, request: Request) -> 
 /// HTTP+SSE: a message for a connection.
 async fn old_message(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let reply = match (parts.method == Verb::POST, caller(&endpoint, &parts)) {
+    let reply = match (parts.method == Verb::POST, caller(&endpoint, &parts).await) {
         (_, Err(refusal)) => refusal,
         (true, Ok(caller)) => sse::take(&endpoint, &caller, &parts, body).await,
         (false, Ok(_)) => only(Verb::POST, "messages of HTTP+SSE come as POSTs"),

@@ -19,6 +19,8 @@ pub(super) enum Scope {
     Session(Arc<str>),
     /// A client of the configuration that uses no session.
     Client(usize),
+    /// A caller of many that are one client, without session.
+    Member(Arc<str>),
     /// Anonymous callers at one address, without session.
     Address(IpAddr),
 }

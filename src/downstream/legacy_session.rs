@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::gateway::{Following, Seen};
 use crate::mcp::{ObjectView, ProtocolVersion, Raw};
 use crate::seal::{Purpose, SealError, Sealer};
-use crate::telemetry::{Metrics, SessionClosed, SessionOpened};
+use crate::telemetry::{Metrics, SessionClosed, SessionOpened, Table};
 use crate::translate::from_legacy::Handshake;
 
 /// Bytes of capabilities, and of a client's description of itself, that go into a session id. The id is a
@@ -193,6 +193,7 @@ impl SessionTable {
     pub(super) fn sweep(&self) {
         let now = self.clock.now_ms();
         self.departed.sweep(now);
+        self.metrics.set_entries(Table::DepartedSessions, self.departed.len());
         let idle: Vec<_> = self
             .live
             .iter()

@@ -42,7 +42,7 @@ pub(super) fn grant(
 }
 
 fn is_shown(snapshot: &Snapshot, kind: ListKind, principal: &Principal, index: usize) -> bool {
-    snapshot.view(kind, principal.client).is_some_and(|view| view.shows(index))
+    snapshot.view(kind, principal).is_some_and(|view| view.shows(index))
 }
 
 fn granted(entry: &Entry) -> Grant {
@@ -96,13 +96,13 @@ pub(super) fn is_admitted(
     upstream: usize,
     (kind, exposed, native): (ListKind, &str, &str),
 ) -> bool {
-    let (Some(upstream), Some(client)) =
-        (config.upstreams.get(upstream), config.clients.get(principal.client))
+    let (Some(upstream), Some(mut layers)) =
+        (config.upstreams.get(upstream), config.layers(principal.client, &principal.roles))
     else {
         return false;
     };
     admits(upstream.rules.filter(kind), kind, (native, native))
-        && client.layers().all(|layer| admits(layer.rules.filter(kind), kind, (exposed, native)))
+        && layers.all(|layer| admits(layer.rules.filter(kind), kind, (exposed, native)))
 }
 
 /// Whether a refusal admits that the tool exists.

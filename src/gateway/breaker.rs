@@ -1,23 +1,36 @@
-//! The breaker of an upstream: after so many failures in a row it is not called for a while, and then once, to
-//! see.
+//! The breaker of an upstream, and of each of its tools: after so many failures in a row one is not called for a
+//! while, and then once, to see.
+//!
+//! A tool that never ends in time is the trouble of that tool, as long as others answer; a connection that is lost
+//! again and again, or silence of several tools, is the trouble of the upstream.
 //!
 //! Must not know: how calls are carried, who told of their end.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+mod circuit;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::Breaker as Settings;
+
+use circuit::{Circuit, Role, Sign};
+
+/// How many tools that failed last are remembered of one upstream. Failures of more are those of the upstream.
+const MOST_TOOLS: usize = 1_024;
 
 /// How a call ended, as far as the breaker minds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The upstream answered, whatever it said.
     Answered,
-    /// It was called, and did not answer.
-    Failed,
+    /// It was called, and did not answer in time.
+    Late,
+    /// It was called, and its connection was lost, or it broke the protocol.
+    Lost,
 }
 
-/// What became of the breaker.
+/// What became of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// It opened: nothing is let through.
@@ -26,65 +39,74 @@ pub(super) enum Turn {
     Closed,
 }
 
-/// The breaker of one upstream.
+/// What became of the breakers with the end of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turns {
+    /// Of that of the upstream.
+    pub(super) upstream: Option<Turn>,
+    /// Of that of the tool that was called.
+    pub(super) tool: Option<Turn>,
+    /// How many tools are not called now.
+    pub(super) open_tools: usize,
+}
+
+/// What is not called for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spared {
+    /// The upstream, until so much time has passed.
+    Upstream(Duration),
+    /// Only the tool.
+    Tool(Duration),
+}
+
+/// The breakers of one upstream and its tools.
 #[derive(Debug)]
 pub(super) struct Breaker {
     settings: Settings,
-    circuit: Mutex<Circuit>,
+    circuits: Mutex<Circuits>,
 }
 
-/// What a call is to the breaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// One of many.
-    Plain,
-    /// The one that is let through to see.
-    Probe,
-}
-
-/// Its state. Pure: the time comes with each step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Circuit {
-    /// Everything is let through; so many failed in a row.
-    Closed(u32),
-    /// Nothing is let through until then; after that one call is.
-    Open(Instant),
-    /// The one call is under way.
-    Probing,
+#[derive(Debug, Default)]
+struct Circuits {
+    whole: Circuit,
+    /// Those of tools that have failed since they last answered.
+    tools: HashMap<Arc<str>, Circuit>,
 }
 
 /// The right to one call. Dropped without a verdict, it says nothing about the upstream.
 #[derive(Debug)]
 pub(super) struct Pass<'a> {
     breaker: &'a Breaker,
-    role: Role,
+    tool: Option<Arc<str>>,
+    /// What the call is to the breaker of the upstream, and to that of the tool.
+    roles: (Role, Role),
     is_told: bool,
 }
 
 impl Breaker {
     pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, circuit: Mutex::new(Circuit::Closed(0)) }
+        Self { settings, circuits: Mutex::default() }
     }
 
-    /// Whether a call may go to the upstream.
+    /// Whether a call, of this tool if it is one of a tool, may go to the upstream.
     ///
     /// # Errors
-    /// How long it makes no sense to try again.
-    pub(super) fn admit(&self, now: Instant) -> Result<Pass<'_>, Duration> {
-        let mut circuit = self.circuit();
-        let role = match *circuit {
-            Circuit::Closed(_) => Role::Plain,
-            Circuit::Open(until) if now < until => return Err(until - now),
-            Circuit::Open(_) => {
-                *circuit = Circuit::Probing;
-                Role::Probe
-            }
-            Circuit::Probing => return Err(PROBE_WAIT),
-        };
-        Ok(Pass { breaker: self, role, is_told: false })
+    /// What is not called, and how long it makes no sense to try again.
+    pub(super) fn admit(&self, tool: Option<Arc<str>>, now: Instant) -> Result<Pass<'_>, Spared> {
+        let mut circuits = self.circuits();
+        let circuits = &mut *circuits;
+        let mut own = tool.as_ref().and_then(|tool| circuits.tools.get_mut(tool));
+        if let Some(wait) = own.as_ref().and_then(|own| own.wait(now)) {
+            return Err(Spared::Tool(wait));
+        }
+        if let Some(wait) = circuits.whole.wait(now) {
+            return Err(Spared::Upstream(wait));
+        }
+        let roles = (circuits.whole.enter(), own.as_mut().map_or(Role::Plain, |own| own.enter()));
+        Ok(Pass { breaker: self, tool, roles, is_told: false })
     }
 
-    /// How many failures in a row open it.
+    /// How many failures in a row open one.
     pub(super) fn threshold(&self) -> u32 {
         self.settings.failures
     }
@@ -94,170 +116,75 @@ impl Breaker {
         self.settings.open
     }
 
-    fn tell(&self, role: Role, verdict: Option<Verdict>, now: Instant) -> Option<Turn> {
-        let mut circuit = self.circuit();
-        let (next, turn) = circuit.after(role, verdict, now, &self.settings);
-        *circuit = next;
-        turn
+    fn tell(&self, pass: &Pass<'_>, verdict: Option<Verdict>, now: Instant) -> Turns {
+        let mut circuits = self.circuits();
+        let tool = pass.tool.as_ref().filter(|tool| circuits.can_hold(tool));
+        let (whole_role, tool_role) = pass.roles;
+        let sign = match verdict {
+            None => Sign::Nothing,
+            Some(Verdict::Answered) => Sign::Answered,
+            Some(Verdict::Lost) => Sign::Failed(None),
+            // Of a tool that is tried again nothing else was to be expected.
+            Some(Verdict::Late) if tool_role == Role::Probe && whole_role == Role::Plain => Sign::Nothing,
+            Some(Verdict::Late) => Sign::Failed(tool.cloned()),
+        };
+        let upstream = circuits.whole.take(whole_role, sign, now, &self.settings);
+        let turned = tool.and_then(|tool| {
+            let sign = match verdict {
+                None | Some(Verdict::Lost) => Sign::Nothing,
+                Some(Verdict::Answered) => Sign::Answered,
+                Some(Verdict::Late) => Sign::Failed(None),
+            };
+            circuits.tell_tool(tool, tool_role, sign, (now, &self.settings))
+        });
+        let open_tools = circuits.tools.values().filter(|circuit| !circuit.is_closed()).count();
+        Turns { upstream, tool: turned, open_tools }
     }
 
-    fn circuit(&self) -> MutexGuard<'_, Circuit> {
-        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    fn circuits(&self) -> MutexGuard<'_, Circuits> {
+        self.circuits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// When to try again while the one call is under way.
-const PROBE_WAIT: Duration = Duration::from_secs(1);
+impl Circuits {
+    fn can_hold(&self, tool: &Arc<str>) -> bool {
+        self.tools.len() < MOST_TOOLS || self.tools.contains_key(tool)
+    }
 
-impl Circuit {
-    /// The state after a call ended. What was let through before the breaker opened decides nothing any more:
-    /// it was sent to the upstream as it was then.
-    fn after(
-        self,
+    fn tell_tool(
+        &mut self,
+        tool: &Arc<str>,
         role: Role,
-        verdict: Option<Verdict>,
-        now: Instant,
-        settings: &Settings,
-    ) -> (Self, Option<Turn>) {
-        match (self, verdict) {
-            (Self::Closed(_), Some(Verdict::Answered)) => (Self::Closed(0), None),
-            (Self::Closed(failures), Some(Verdict::Failed)) => {
-                let failures = failures.saturating_add(1);
-                match settings.failures != 0 && failures >= settings.failures {
-                    true => (Self::Open(now + settings.open), Some(Turn::Opened)),
-                    false => (Self::Closed(failures), None),
-                }
-            }
-            (Self::Probing, Some(Verdict::Answered)) if role == Role::Probe => {
-                (Self::Closed(0), Some(Turn::Closed))
-            }
-            (Self::Probing, Some(Verdict::Failed)) if role == Role::Probe => {
-                (Self::Open(now + settings.open), Some(Turn::Opened))
-            }
-            // Its caller went away: the next call is the one to see.
-            (Self::Probing, None) if role == Role::Probe => (Self::Open(now), None),
-            (state @ (Self::Closed(_) | Self::Open(_) | Self::Probing), _) => (state, None),
+        sign: Sign,
+        (now, settings): (Instant, &Settings),
+    ) -> Option<Turn> {
+        if !matches!(sign, Sign::Failed(_)) && !self.tools.contains_key(tool) {
+            return None;
         }
+        let circuit = self.tools.entry(Arc::clone(tool)).or_default();
+        let turn = circuit.take(role, sign, now, settings);
+        if circuit.is_fresh() {
+            self.tools.remove(tool);
+        }
+        turn
     }
 }
 
 impl Pass<'_> {
-    /// Says how the call ended, and hears what becomes of the breaker.
-    pub(super) fn tell(mut self, verdict: Option<Verdict>, now: Instant) -> Option<Turn> {
+    /// Says how the call ended, and hears what becomes of the breakers.
+    pub(super) fn tell(mut self, verdict: Option<Verdict>, now: Instant) -> Turns {
         self.is_told = true;
-        self.breaker.tell(self.role, verdict, now)
+        self.breaker.tell(&self, verdict, now)
     }
 }
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if !self.is_told {
-            self.breaker.tell(self.role, None, Instant::now());
+            let _turns = self.breaker.tell(self, None, Instant::now());
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const OPEN: Duration = Duration::from_secs(10);
-
-    fn breaker(failures: u32) -> Breaker {
-        Breaker::new(Settings { failures, open: OPEN })
-    }
-
-    fn fail(breaker: &Breaker, now: Instant) -> Option<Turn> {
-        breaker.admit(now).unwrap().tell(Some(Verdict::Failed), now)
-    }
-
-    #[test]
-    fn failures_in_a_row_open_it_and_one_answer_closes_it() {
-        let (breaker, now) = (breaker(3), Instant::now());
-        assert_eq!([fail(&breaker, now), fail(&breaker, now)], [None, None]);
-        breaker.admit(now).unwrap().tell(Some(Verdict::Answered), now);
-        assert_eq!([fail(&breaker, now), fail(&breaker, now)], [None, None], "counted anew");
-        assert_eq!(fail(&breaker, now), Some(Turn::Opened));
-        assert_eq!(breaker.admit(now).unwrap_err(), OPEN);
-        let later = now + OPEN;
-        let probe = breaker.admit(later).unwrap();
-        assert_eq!(breaker.admit(later).unwrap_err(), PROBE_WAIT, "one at a time");
-        assert_eq!(probe.tell(Some(Verdict::Answered), later), Some(Turn::Closed));
-        assert!(breaker.admit(later).is_ok());
-    }
-
-    #[test]
-    fn a_probe_that_fails_opens_it_again_and_one_whose_caller_goes_decides_nothing() {
-        let (breaker, now) = (breaker(1), Instant::now());
-        assert_eq!(fail(&breaker, now), Some(Turn::Opened));
-        assert_eq!(fail(&breaker, now + OPEN), Some(Turn::Opened));
-        assert!(breaker.admit(now + OPEN).is_err());
-        drop(breaker.admit(now + OPEN * 2).unwrap());
-        let next = Instant::now().max(now + OPEN * 2);
-        assert!(breaker.admit(next).is_ok(), "the next call is the probe");
-    }
-
-    #[test]
-    fn without_a_number_of_failures_it_never_opens() {
-        let (breaker, now) = (breaker(0), Instant::now());
-        assert!((0..1_000).all(|_| fail(&breaker, now).is_none()));
-    }
-
-    /// What may happen: time passes, a call is tried, the oldest or the youngest call ends.
-    #[derive(Clone, Copy, Debug)]
-    enum Step {
-        Wait(u64),
-        Call,
-        End(bool, Option<Verdict>),
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        let verdict = prop_oneof![Just(None), Just(Some(Verdict::Answered)), Just(Some(Verdict::Failed))];
-        prop_oneof![
-            (0_u64..15).prop_map(Step::Wait),
-            Just(Step::Call),
-            (any::<bool>(), verdict).prop_map(|(oldest, verdict)| Step::End(oldest, verdict)),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_happens_it_lets_one_probe_through_and_never_sticks(steps in prop::collection::vec(step(), 0..200)) {
-            let breaker = breaker(3);
-            let mut now = Instant::now() + Duration::from_secs(3_600);
-            let mut passes: Vec<Pass<'_>> = Vec::new();
-            let mut is_open = false;
-            for step in steps {
-                match step {
-                    Step::Wait(seconds) => now += Duration::from_secs(seconds),
-                    Step::Call => match breaker.admit(now) {
-                        Ok(pass) => {
-                            prop_assert_eq!(pass.role == Role::Probe, is_open, "only a probe passes an open breaker");
-                            prop_assert!(!(pass.role == Role::Probe) || passes.iter().all(|pass| !(pass.role == Role::Probe)));
-                            passes.push(pass);
-                        }
-                        Err(wait) => prop_assert!(is_open && wait <= OPEN.max(PROBE_WAIT)),
-                    },
-                    Step::End(oldest, verdict) if !passes.is_empty() => {
-                        let at = if oldest { 0 } else { passes.len() - 1 };
-                        match passes.remove(at).tell(verdict, now) {
-                            Some(Turn::Opened) => is_open = true,
-                            Some(Turn::Closed) => is_open = false,
-                            None => {}
-                        }
-                    }
-                    Step::End(..) => {}
-                }
-            }
-            // However it stands: once all calls have ended, and time has passed, one answer closes it.
-            while let Some(pass) = passes.pop() {
-                pass.tell(None, now);
-            }
-            now += OPEN;
-            breaker.admit(now).unwrap().tell(Some(Verdict::Answered), now);
-            prop_assert_eq!(*breaker.circuit(), Circuit::Closed(0));
-        }
-    }
-}
+mod tests;

@@ -145,7 +145,7 @@ impl Gateway {
 
     fn explain_to(&self, place: usize, client: &ClientConfig, question: &Question) -> Explanation {
         let current = self.current.load();
-        let principal = Principal { client: place, name: Arc::clone(&client.name) };
+        let principal = Principal::new(place, Arc::clone(&client.name));
         let found = self.find(&current, question);
         let target = found.clone().or_else(|| self.owner(question));
         let mut steps = vec![self.explain_client(client)];

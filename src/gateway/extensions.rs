@@ -47,7 +47,7 @@ impl Gateway {
     pub(super) fn sees(&self, current: &Current, principal: &Principal, upstream: usize) -> bool {
         let snapshot = &current.snapshot;
         let sees_kind = |kind: ListKind| {
-            let Some(view) = snapshot.view(kind, principal.client) else { return false };
+            let Some(view) = snapshot.view(kind, principal) else { return false };
             let mut entries = snapshot.entries(kind).iter().enumerate();
             entries.any(|(index, entry)| entry.upstream == upstream && view.shows(index))
         };
@@ -69,12 +69,12 @@ impl Gateway {
 
     /// Whether an extension of an upstream passes the rules of the upstream and of the client.
     fn admits_extension(&self, current: &Current, principal: &Principal, upstream: usize, id: &str) -> bool {
-        let (Some(config), Some(client)) =
-            (self.config.upstreams.get(upstream), self.config.clients.get(principal.client))
+        let (Some(config), Some(mut layers)) =
+            (self.config.upstreams.get(upstream), self.config.layers(principal.client, &principal.roles))
         else {
             return false;
         };
-        let is_admitted = admits(&config.rules, id) && client.layers().all(|layer| admits(layer.rules, id));
+        let is_admitted = admits(&config.rules, id) && layers.all(|layer| admits(layer.rules, id));
         is_admitted && (!extension::is_known(id) || self.sees(current, principal, upstream))
     }
 

@@ -118,16 +118,16 @@ impl Gateway {
     pub fn seen(&self, principal: &Principal) -> Seen {
         let mut seen = Seen::default();
         for kind in ListKind::ALL {
-            if let Some(digest) = self.digest(kind, principal.client) {
+            if let Some(digest) = self.digest(kind, principal) {
                 seen.note(kind, digest);
             }
         }
         seen
     }
 
-    fn digest(&self, kind: ListKind, client: usize) -> Option<Box<str>> {
+    fn digest(&self, kind: ListKind, principal: &Principal) -> Option<Box<str>> {
         let current = self.current.load();
-        current.snapshot.view(kind, client).map(|view| view.digest().into())
+        current.snapshot.view(kind, principal).map(|view| view.digest().into())
     }
 }
 
@@ -161,7 +161,7 @@ impl Watch {
     fn take(&mut self) -> Option<Change> {
         let mut found = None;
         for kind in &self.kinds {
-            let Some(digest) = self.gateway.digest(*kind, self.principal.client) else { continue };
+            let Some(digest) = self.gateway.digest(*kind, &self.principal) else { continue };
             if self.seen.of(*kind) == Some(&*digest) {
                 continue;
             }

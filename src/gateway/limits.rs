@@ -18,8 +18,8 @@ use crate::telemetry::LimitScope;
 /// How long to wait for a place among calls in flight, as far as one can say.
 const CONCURRENCY_WAIT: Duration = Duration::from_secs(1);
 
-/// Addresses that the edge limit tells apart; beyond, all anonymous callers share one allowance until idle
-/// ones are swept. Clients of the configuration always have their own.
+/// Callers that the edge limit tells apart; beyond, all but clients of the configuration share one allowance until
+/// idle ones are swept.
 const EDGE_CALLERS: usize = 100_000;
 
 /// All limits of a configuration, by the places of clients and upstreams in it.
@@ -87,6 +87,11 @@ impl CallGuards {
         self.edge.as_ref().map_or(Ok(()), |edge| edge.count(caller))
     }
 
+    /// How many callers the edge limit tells apart now.
+    pub(super) fn edge_callers(&self) -> usize {
+        self.edge.as_ref().map_or(0, |edge| edge.callers.len())
+    }
+
     /// Forgets callers at the edge whose allowance is whole again. To be called about once a minute.
     pub(super) fn sweep(&self) {
         if let Some(edge) = &self.edge {
@@ -133,6 +138,8 @@ impl Guard {
 pub enum EdgeCaller {
     /// A client of the configuration, by its place.
     Client(usize),
+    /// One of many callers that are one client, by its own name.
+    Member(Arc<str>),
     /// An anonymous caller, by its address; IPv6 counts by /64.
     Address(IpAddr),
 }
@@ -173,7 +180,7 @@ fn network_of(caller: &EdgeCaller) -> EdgeCaller {
                 EdgeCaller::Address(IpAddr::V6(Ipv6Addr::from_bits(network)))
             }
         },
-        EdgeCaller::Address(IpAddr::V4(_)) | EdgeCaller::Client(_) => caller.clone(),
+        EdgeCaller::Address(IpAddr::V4(_)) | EdgeCaller::Client(_) | EdgeCaller::Member(_) => caller.clone(),
     }
 }
 

@@ -51,7 +51,7 @@ impl Gateway {
         let current = self.current.load();
         let view = current
             .snapshot
-            .view(kind, principal.client)
+            .view(kind, principal)
             .ok_or_else(|| GatewayError::new(GatewayErrorKind::Internal, "the client has no view"))?;
         let (entries, next_cursor) = view
             .page(cursor, self.config.page_size)
@@ -65,7 +65,7 @@ impl Gateway {
     pub fn listed_tool(&self, principal: &Principal, exposed: &str) -> Option<Bytes> {
         let current = self.current.load();
         let (index, entry) = current.snapshot.find(ListKind::Tools, exposed)?;
-        current.snapshot.view(ListKind::Tools, principal.client)?.shows(index).then(|| entry.text().clone())
+        current.snapshot.view(ListKind::Tools, principal)?.shows(index).then(|| entry.text().clone())
     }
 
     /// The least time that all parts may be taken for fresh, and whether one of them, or a policy, makes the

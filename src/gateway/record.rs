@@ -70,7 +70,8 @@ impl Drop for CallRecord<'_> {
     fn drop(&mut self) {
         let upstream = self.findings.upstream.and_then(|index| self.config.upstreams.get(index));
         CallFinished {
-            client: &self.principal.name,
+            client: self.config.label(self.principal.client),
+            caller: &self.principal.name,
             upstream: upstream.map(|upstream| &*upstream.name),
             tool: self.findings.tool.as_deref(),
             method: self.method.as_str(),

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Current, Gateway, Health, Offer};
 use crate::catalog::{Snapshot, Source};
-use crate::config::{ClientConfig, Filter, Pattern, Rules};
+use crate::config::{ClientConfig, Filter, Pattern, RoleConfig, Rules};
 use crate::mcp::{ListKind, PerKind};
 use crate::telemetry::{EntrySkipped, RuleUnmatched};
 
@@ -27,6 +27,11 @@ const FILTERED: [(ListKind, &str); 3] =
 /// The filters of a client's layers.
 pub(super) fn filters(client: &ClientConfig) -> PerKind<Vec<Filter>> {
     PerKind::of(|kind| client.layers().map(|layer| layer.rules.filter(kind).clone()).collect())
+}
+
+/// The filters of a role.
+pub(super) fn role_filters(role: &Arc<RoleConfig>) -> PerKind<&Filter> {
+    PerKind::of(|kind| role.rules.filter(kind))
 }
 
 impl Gateway {
@@ -46,7 +51,7 @@ impl Gateway {
             loop {
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    _ = sweep.tick() => self.guards.sweep(),
+                    _ = sweep.tick() => self.sweep(),
                     () = until(told_at) => {
                         told_at = None;
                         self.feed.beat();
@@ -71,7 +76,7 @@ impl Gateway {
             lists: PerKind::of(|kind| offer.lists.kind(kind).entries.as_slice()),
         });
         let clients = self.config.clients.iter().map(filters);
-        let snapshot = Snapshot::merge(sources, clients);
+        let snapshot = Snapshot::merge(sources, clients, self.config.roles.iter().map(role_filters));
         self.report(&snapshot, offers, &mut Reported { before: std::mem::take(reported), now: reported });
         self.current.store(Arc::new(Current { snapshot, offers: offers.to_vec() }));
     }

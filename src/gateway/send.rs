@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::admit::AdmittedCall;
-use super::breaker::{Breaker, Turn, Verdict};
+use super::breaker::{Breaker, Spared, Turn, Turns, Verdict};
 use super::{Executed, Gateway, GatewayError, GatewayErrorKind, Upstream};
 use crate::config::Retry;
 use crate::exchange::Outcome;
 use crate::mcp::{ListKind, Method, ObjectView};
-use crate::telemetry::{BreakerClosed, BreakerOpened, CallRepeated};
+use crate::telemetry::{BreakerClosed, BreakerOpened, CallRepeated, ToolBreakerClosed, ToolBreakerOpened};
 
 /// How long, and how often, a repeated call waits for its upstream to be back.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -26,40 +26,56 @@ const SOON: Duration = Duration::from_millis(100);
 const HARMLESS: [&str; 2] = ["readOnlyHint", "idempotentHint"];
 
 impl Gateway {
-    /// Runs `carried`, the whole way of a call to the upstream at `place`, if its breaker lets it through, and
-    /// tells the breaker how it ended.
+    /// Runs `carried`, the whole way of a call to the upstream at `place` (and there to `tool`, if it is a call of
+    /// one), if their breakers let it through, and tells them how it ended.
     ///
     /// Cancel safe: a call that is dropped says nothing about its upstream.
     ///
     /// # Errors
-    /// That the breaker is open, until when; else those of `carried`.
+    /// That a breaker is open, until when; else those of `carried`.
     pub(super) async fn past_breaker(
         &self,
         place: usize,
+        tool: Option<Arc<str>>,
         carried: impl Future<Output = Result<Outcome, GatewayError>>,
     ) -> Result<Outcome, GatewayError> {
         let (Some(breaker), Some(upstream)) = (self.breakers.get(place), self.upstreams.get(place)) else {
             return carried.await;
         };
-        let pass = breaker.admit(Instant::now()).map_err(|wait| {
+        let pass = breaker.admit(tool.clone(), Instant::now()).map_err(|spared| {
             let failures = breaker.threshold();
-            let text = format!("it is not called for now: its last {failures} calls or more had no answer");
+            let (text, wait) = match spared {
+                Spared::Upstream(wait) => (
+                    format!("it is not called for now: its last {failures} calls or more had no answer"),
+                    wait,
+                ),
+                Spared::Tool(wait) => {
+                    let said = "this tool of it is not called for now";
+                    (format!("{said}: its last {failures} calls or more did not end in time"), wait)
+                }
+            };
             GatewayError::upstream(GatewayErrorKind::Unavailable, upstream.name(), text).retry_after(wait)
         })?;
         let result = carried.await;
-        let turn = pass.tell(verdict(&result), Instant::now());
-        self.tell_turn(upstream.name(), breaker, turn);
+        let turns = pass.tell(verdict(&result), Instant::now());
+        self.tell_turns(upstream.name(), tool.as_deref(), breaker, turns);
         result
     }
 
-    fn tell_turn(&self, upstream: &str, breaker: &Breaker, turn: Option<Turn>) {
-        match turn {
-            Some(Turn::Opened) => {
-                let (failures, open) = (breaker.threshold(), breaker.open_for());
-                BreakerOpened { upstream, failures, open }.emit(&self.metrics);
-            }
+    fn tell_turns(&self, upstream: &str, tool: Option<&str>, breaker: &Breaker, turns: Turns) {
+        let (failures, open) = (breaker.threshold(), breaker.open_for());
+        match turns.upstream {
+            Some(Turn::Opened) => BreakerOpened { upstream, failures, open }.emit(&self.metrics),
             Some(Turn::Closed) => BreakerClosed { upstream }.emit(&self.metrics),
             None => {}
+        }
+        let (Some(turn), Some(tool)) = (turns.tool, tool) else { return };
+        let open_tools = turns.open_tools;
+        match turn {
+            Turn::Opened => {
+                ToolBreakerOpened { upstream, tool, failures, open, open_tools }.emit(&self.metrics)
+            }
+            Turn::Closed => ToolBreakerClosed { upstream, tool, open_tools }.emit(&self.metrics),
         }
     }
 
@@ -147,9 +163,9 @@ fn verdict(result: &Result<Outcome, GatewayError>) -> Option<Verdict> {
     match result {
         Ok(_) => Some(Verdict::Answered),
         Err(error) => match error.kind {
-            GatewayErrorKind::Timeout => Some(Verdict::Failed),
+            GatewayErrorKind::Timeout => Some(Verdict::Late),
             GatewayErrorKind::Unavailable | GatewayErrorKind::BadUpstream => {
-                (error.executed == Executed::Unknown).then_some(Verdict::Failed)
+                (error.executed == Executed::Unknown).then_some(Verdict::Lost)
             }
             GatewayErrorKind::Unknown
             | GatewayErrorKind::Denied

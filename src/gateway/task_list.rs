@@ -17,6 +17,7 @@ use super::{Current, Gateway, Health};
 use crate::exchange::{Answer, Call, Principal};
 use crate::mcp::task::{self, TASK_ID};
 use crate::mcp::{Body, Draft, Notification, ObjectView, Raw, Request, Response, TaskMode, elements};
+use crate::telemetry::Table;
 
 /// The tasks that each principal made or used last; `limits.listed_tasks` of each at the most.
 #[derive(Debug)]
@@ -65,6 +66,11 @@ impl OwnTasks {
         }
     }
 
+    /// How many tasks are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.lock().values().map(|recent| recent.tasks.len()).sum()
+    }
+
     /// The tool that made a task, if the principal is known to own it.
     fn tool(&self, principal: &Principal, upstream: usize, native: &str) -> Option<Arc<str>> {
         let all = self.lock();
@@ -103,6 +109,12 @@ struct Onward {
 }
 
 impl Gateway {
+    /// Notes that a principal made or used a task.
+    pub(super) fn note_task(&self, made: &Made<'_>, native: &str, session: Option<&Arc<str>>) {
+        self.own_tasks.note(made, native, session);
+        self.metrics.set_entries(Table::ListedTasks, self.own_tasks.len());
+    }
+
     /// The upstream whose tasks come next.
     ///
     /// # Errors
@@ -232,8 +244,8 @@ mod tests {
     #[test]
     fn a_memory_that_is_full_forgets_what_was_used_longest_ago() {
         let own = OwnTasks::new(8);
-        let alice = Principal { client: 0, name: "alice".into() };
-        let bob = Principal { client: 1, name: "bob".into() };
+        let alice = Principal::new(0, "alice");
+        let bob = Principal::new(1, "bob");
         let note = |principal: &Principal, native: &str| {
             let made = Made { principal, upstream: 1, tool: "slow", mode: TaskMode::ByCaller };
             own.note(&made, native, Some(&"s".into()));

@@ -123,7 +123,7 @@ impl Gateway {
         if sealed.mode == TaskMode::ByCaller {
             let (tool, mode) = (&*sealed.tool, sealed.mode);
             let made = Made { principal: &call.principal, upstream: upstream.index, tool, mode };
-            self.own_tasks.note(&made, &sealed.native, call.session.as_ref());
+            self.note_task(&made, &sealed.native, call.session.as_ref());
         }
         let target = Target { upstream: upstream.index, native: (&*sealed.native).into() };
         Ok((Grant { target }, exposed.into()))
@@ -203,7 +203,7 @@ impl Gateway {
         let id = native.and_then(|native| {
             let id = self.expose_task(&made, &native)?;
             if mode == TaskMode::ByCaller {
-                self.own_tasks.note(&made, &native, task.session.as_ref());
+                self.note_task(&made, &native, task.session.as_ref());
             }
             Some(id)
         });

@@ -103,7 +103,7 @@ fn call(client: usize, name: &str) -> Call {
         method: Method::ToolsCall,
         request: request(name),
         hop: Hop::default(),
-        principal: Principal { client, name: "alice".into() },
+        principal: Principal::new(client, "alice"),
         session: None,
         events: EventSink::new().0,
         cancel: Cancel::default(),
@@ -132,7 +132,7 @@ async fn refreshed(gateway: &Arc<Gateway>) {
 }
 
 fn names_seen(gateway: &Gateway, client: usize) -> Vec<String> {
-    let principal = Principal { client, name: "x".into() };
+    let principal = Principal::new(client, "x");
     let page = gateway.list(ListKind::Tools, &principal, None).unwrap();
     let entries: Vec<serde_json::Value> = serde_json::from_slice(&page.entries).unwrap();
     entries.iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
@@ -324,7 +324,7 @@ async fn lists_are_private_as_soon_as_a_policy_or_a_private_part_has_a_say() {
     };
     let scope = async |gateway: Arc<Gateway>| {
         refreshed(&gateway).await;
-        let principal = Principal { client: 0, name: "x".into() };
+        let principal = Principal::new(0, "x");
         let page = gateway.list(ListKind::Tools, &principal, None).unwrap();
         (page.scope, page.ttl)
     };
@@ -347,7 +347,7 @@ async fn instructions_name_only_what_the_client_sees() {
     let b = scripted("b", with(&"long ".repeat(2000), &["x"]));
     let gateway = gateway(vec![a, b], |_| {});
     refreshed(&gateway).await;
-    let of = |client| gateway.instructions(&Principal { client, name: "x".into() }).unwrap();
+    let of = |client| gateway.instructions(&Principal::new(client, "x")).unwrap();
     assert_eq!(of(1), "## a\nread with care");
     assert!(of(0).contains("## b\nlong") && of(0).len() < 5000 && of(0).ends_with('…'));
 }
@@ -360,7 +360,7 @@ fn watched(a: &Arc<Scripted>) -> Arc<Gateway> {
 }
 
 fn watch(gateway: &Arc<Gateway>, client: usize) -> Watch {
-    gateway.watch(&Principal { client, name: "x".into() }, &ListKind::ALL, None, Arc::default())
+    gateway.watch(&Principal::new(client, "x"), &ListKind::ALL, None, Arc::default())
 }
 
 /// The changes that come within a second.
@@ -426,7 +426,7 @@ async fn who_does_not_read_misses_nothing_and_hears_it_once() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(changes(&mut slow).await, 1);
-    let principal = Principal { client: 0, name: "x".into() };
+    let principal = Principal::new(0, "x");
     let mut back = gateway.watch(&principal, &ListKind::ALL, Some(seen), Arc::default());
     assert_eq!(changes(&mut back).await, 1, "who comes back hears what happened meanwhile");
     let mut told = gateway.watch(&principal, &ListKind::ALL, Some(back.seen().clone()), Arc::default());

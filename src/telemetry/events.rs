@@ -14,7 +14,7 @@ use super::line::clip;
 use super::metrics::{LimitScope, Metrics};
 
 /// Bytes of an error or a reason that are logged.
-const MAX_REASON: usize = 1_000;
+pub(super) const MAX_REASON: usize = 1_000;
 
 /// Bytes of a sample of noise, or of an entry's name, that are logged.
 const MAX_SAMPLE: usize = 200;
@@ -76,6 +76,8 @@ impl CallOutcome {
 pub struct CallFinished<'a> {
     /// The client's name.
     pub client: &'a str,
+    /// The caller's own; another one where many callers are one client.
+    pub caller: &'a str,
     /// The upstream's name, where the call was routed.
     pub upstream: Option<&'a str>,
     /// The exposed name, where the catalog has it.
@@ -250,6 +252,7 @@ impl CallFinished<'_> {
             target: "waypost::call",
             event = "call",
             client = self.client,
+            caller = (self.caller != self.client).then(|| clip(self.caller, MAX_REASON)),
             upstream = self.upstream,
             tool = self.tool,
             method = self.method,
@@ -502,6 +505,7 @@ mod tests {
     fn call(outcome: CallOutcome) -> CallFinished<'static> {
         CallFinished {
             client: "alice",
+            caller: "alice",
             upstream: Some("time"),
             tool: Some("time__now"),
             method: "tools/call",

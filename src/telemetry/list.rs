@@ -77,6 +77,8 @@ metrics! {
         "Failures in a row: attempts that failed, and connections that did not last a minute. Five and more are a crash loop."
     BREAKER_OPEN Kind::Gauge, "waypost_upstream_breaker_open" ["upstream"]
         "1 while the upstream's breaker lets no call through but one to see, else 0."
+    TOOL_BREAKERS_OPEN Kind::Gauge, "waypost_tool_breakers_open" ["upstream"]
+        "Tools of the upstream that are not called for now, because their last calls did not end in time."
     CALLS_REPEATED Kind::Counter, "waypost_calls_repeated_total" ["upstream"]
         "Calls that were sent a second time because the first was lost and repeating does no harm."
     HEALTH_CHECKS_MISSED Kind::Counter, "waypost_upstream_health_checks_missed_total" ["upstream"]
@@ -89,6 +91,10 @@ metrics! {
         "Tools that the upstream listed when it was last connected to."
     ENTRIES_SKIPPED Kind::Counter, "waypost_entries_skipped_total" ["upstream"]
         "Entries of an upstream's lists that were left out because they were malformed or clashed."
+    CONNECTIONS Kind::Gauge, "waypost_connections" []
+        "Connections of clients over HTTP, now; `limits.connections` bounds them."
+    ACCEPT_FAILURES Kind::Counter, "waypost_accept_failures_total" []
+        "Times that a connection could not be accepted, for want of file descriptors, say. It waits in the system's queue then."
     SESSIONS Kind::Gauge, "waypost_sessions" []
         "Sessions of clients of the older revisions, now."
     SESSIONS_OPENED Kind::Counter, "waypost_sessions_opened_total" []
@@ -105,6 +111,8 @@ metrics! {
         "Events that a limit of one session, or of all, did not let be kept until `sessions.resume_window` was over."
     STREAMS_RESUMED Kind::Counter, "waypost_streams_resumed_total" ["kind" "found"]
         "Streams of calls and of sessions that clients came back to (`Last-Event-ID`)."
+    TABLE_ENTRIES Kind::Gauge, "waypost_table_entries" ["table"]
+        "Entries of tables that have no gauge of their own, now; see below."
     MESSAGE_BYTES Kind::Gauge, "waypost_message_bytes" []
         "Bytes that messages of more than 64 KiB hold now, of all clients and upstreams; `limits.memory` bounds it."
     SUBSCRIPTIONS Kind::Gauge, "waypost_resource_subscriptions" ["upstream"]
@@ -113,6 +121,12 @@ metrics! {
         "Subscriptions of clients that the upstream would not renew after a new connection or session."
     REQUESTS_REFUSED Kind::Counter, "waypost_requests_refused_total" ["status"]
         "HTTP requests refused before they were calls: credentials, Host, Origin, shape, size, edge limit."
+    CREDENTIALS_REFUSED Kind::Counter, "waypost_credentials_refused_total" ["reason"]
+        "HTTP requests refused for their credentials, by what is wrong with them."
+    ISSUER_KEYS Kind::Gauge, "waypost_issuer_keys" ["issuer"]
+        "Public keys of an issuer of tokens that are known now; none as long as they could not be read."
+    ISSUER_READS Kind::Counter, "waypost_issuer_reads_total" ["issuer" "result"]
+        "Times that the keys of an issuer of tokens were read."
     LOG_LINES_DROPPED Kind::Counter, "waypost_log_lines_dropped_total" []
         "Lines of the log that are missing there, because 4 MiB of lines waited already for whoever reads it."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]
@@ -133,7 +147,7 @@ metrics! {
 static LABELS: &[(&str, &str)] = &[
     (
         "client",
-        "Its key under `clients` in the configuration, or `anonymous`; empty where the caller is not known.",
+        "Its key under `clients` in the configuration, `anonymous`, or `jwt:` and an issuer for all callers that only that vouches for; empty where the caller is not known.",
     ),
     ("upstream", "Its key under `upstreams`; empty where a call was routed nowhere."),
     ("tool", "The exposed name, from the catalog; empty where the catalog has no such name."),
@@ -143,9 +157,16 @@ static LABELS: &[(&str, &str)] = &[
         "scope",
         "`client`: the client's own limit. `upstream`: the limit of an upstream, all callers together. `edge`: the limit that guards the gateway itself.",
     ),
+    (
+        "reason",
+        "`missing`, `malformed`: no token. `unknown`: no client has it. `unreadable`, `issuer`, `algorithm`, `key`, `signature`, `expired`, `not_yet_valid`, `audience`, `claims`, `subject`: what is wrong with a JWT. `scopes`, `stranger`: a good one that opens nothing. `unavailable`: the keys of its issuer are not there.",
+    ),
+    ("issuer", "`jwt:` and the issuer without its scheme, as the configuration has it."),
+    ("result", "`ok` or `failed`."),
     ("status", "The HTTP status of the refusal."),
     ("hash", "16 hex digits over what the file and its variables said."),
     ("version", "The version of the program."),
+    ("table", "`open_questions`, `departed_sessions`, `edge_callers` or `listed_tasks`; see what grows."),
     (
         "kind",
         "`session`: the GET stream of a session of the older revisions. `subscription`: one of `subscriptions/listen`. `connection`: one of HTTP+SSE. `call`: the stream of a call.",
@@ -155,6 +176,59 @@ static LABELS: &[(&str, &str)] = &[
         "What was found of a stream that a client came back to. `whole`: all that it had not received. `gap`: not all of that. `gone`: nothing.",
     ),
     ("limit", "`session`: a limit of one session. `total`: one of all sessions together."),
+];
+
+/// What grows with what clients and upstreams do: what it is, what bounds it, and the gauge that shows it.
+static GROWING: &[(&str, &str, &str)] = &[
+    ("Connections of clients", "`limits.connections`", "waypost_connections"),
+    (
+        "Calls with upstreams, and their requests in flight",
+        "`limits` of clients and upstreams",
+        "waypost_calls_in_flight",
+    ),
+    ("Sessions of the older revisions", "`limits.sessions`, `sessions.idle_timeout`", "waypost_sessions"),
+    (
+        "Streams that stay open, connections over HTTP+SSE among them",
+        "`limits.streams` of one caller",
+        "waypost_streams_open",
+    ),
+    (
+        "Calls that wait for answers of their clients",
+        "`limits.parked_calls`, `limits.answer_timeout`",
+        "waypost_parked_calls",
+    ),
+    ("Calls whose client has lost its connection", "`limits.detached_calls`", "waypost_calls_detached"),
+    (
+        "Events that are kept for clients that lose their connection",
+        "`limits.kept_events`, `sessions.resume_window`",
+        "waypost_kept_events",
+    ),
+    ("Bytes of those", "`limits.kept_bytes`", "waypost_kept_event_bytes"),
+    ("Resources that clients have subscribed to", "`limits.subscriptions`", "waypost_resource_subscriptions"),
+    ("Bytes of large messages", "`limits.memory`", "waypost_message_bytes"),
+    ("Tools that are not called for now", "1,024 of one upstream", "waypost_tool_breakers_open"),
+    (
+        "`open_questions`: questions that clients of the older revisions have on a stream",
+        "16 of one call, `limits.answer_timeout`",
+        "waypost_table_entries",
+    ),
+    (
+        "`departed_sessions`: ids of sessions that have ended or made room, until they would have ended anyway",
+        "16 times `limits.sessions`, twice; `sessions.idle_timeout`",
+        "waypost_table_entries",
+    ),
+    (
+        "`edge_callers`: callers that `limits.edge` counts, until their allowance is whole again",
+        "100,000 addresses",
+        "waypost_table_entries",
+    ),
+    (
+        "`listed_tasks`: tasks that are remembered as those of a client",
+        "`limits.listed_tasks` of one client",
+        "waypost_table_entries",
+    ),
+    ("File descriptors: all of the connections, pipes and files", "the system", "waypost_process_open_fds"),
+    ("Memory, all of the above included", "the system", "waypost_process_resident_memory_bytes"),
 ];
 
 /// What each value of `outcome` means.
@@ -194,6 +268,13 @@ pub fn metrics_reference() -> String {
     page.push_str("\n## Labels\n\n| label | values |\n| --- | --- |\n");
     for (label, values) in LABELS {
         row(&mut page, &[&format!("`{label}`"), values]);
+    }
+    page.push_str(
+        "\n## What grows\n\nEverything that grows with what clients and upstreams do has a bound and a gauge.\n\n\
+         | what | bound | gauge |\n| --- | --- | --- |\n",
+    );
+    for (what, bound, gauge) in GROWING {
+        row(&mut page, &[what, bound, &format!("`{gauge}`")]);
     }
     page.push_str("\n## Outcomes\n\n| `outcome` | meaning |\n| --- | --- |\n");
     for (outcome, meaning) in OUTCOMES {
@@ -238,6 +319,19 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), LIST.len());
+    }
+
+    #[test]
+    fn what_grows_has_a_gauge_that_there_is() {
+        for (what, bound, gauge) in GROWING {
+            let spec = LIST.iter().find(|spec| spec.name == *gauge);
+            assert!(spec.is_some_and(|spec| spec.kind == Kind::Gauge), "{what}: {gauge}");
+            assert!(!bound.is_empty(), "{what}");
+        }
+        for table in crate::telemetry::Table::ALL {
+            let named = format!("`{}`:", table.as_str());
+            assert_eq!(GROWING.iter().filter(|(what, _, _)| what.starts_with(&named)).count(), 1, "{named}");
+        }
     }
 
     #[test]

@@ -10,7 +10,6 @@ use prometheus::{Gauge, Histogram, IntCounter, IntGauge, TextEncoder};
 use super::family::Family;
 use super::list::{self, Spec};
 use super::process;
-use super::resumption::{EventsDropped, Resumption};
 use super::throttle::Throttle;
 use super::writer::dropped_lines;
 use crate::config::Config;
@@ -45,23 +44,30 @@ pub struct Metrics {
     pub(super) connect_failures: Family<IntCounter>,
     pub(super) failures: Family<IntGauge>,
     pub(super) breaker: Family<IntGauge>,
+    pub(super) tool_breakers: Family<IntGauge>,
     pub(super) repeated: Family<IntCounter>,
     pub(super) checks_missed: Family<IntCounter>,
     pub(super) noise: Family<IntCounter>,
     pub(super) events_missed: Family<IntCounter>,
     pub(super) tools: Family<IntGauge>,
     pub(super) entries_skipped: Family<IntCounter>,
+    pub(super) connections: Family<IntGauge>,
+    pub(super) accept_failures: Family<IntCounter>,
+    entries: Family<IntGauge>,
     pub(super) sessions: Family<IntGauge>,
     pub(super) sessions_opened: Family<IntCounter>,
     streams_open: Family<IntGauge>,
-    detached: Family<IntGauge>,
+    pub(super) detached: Family<IntGauge>,
     pub(super) kept_events: Family<IntGauge>,
     pub(super) kept_bytes: Family<IntGauge>,
     pub(super) kept_dropped: Family<IntCounter>,
     pub(super) resumed: Family<IntCounter>,
-    subscriptions: Family<IntGauge>,
+    pub(super) subscriptions: Family<IntGauge>,
     pub(super) subscriptions_lost: Family<IntCounter>,
     pub(super) refused: Family<IntCounter>,
+    pub(super) credentials_refused: Family<IntCounter>,
+    pub(super) issuer_keys: Family<IntGauge>,
+    pub(super) issuer_reads: Family<IntCounter>,
     config: Family<IntGauge>,
     build: Family<IntGauge>,
     start: Family<Gauge>,
@@ -94,12 +100,16 @@ impl Default for Metrics {
             connect_failures: Family::new(&list::UPSTREAM_CONNECT_FAILURES),
             failures: Family::new(&list::UPSTREAM_FAILURES),
             breaker: Family::new(&list::BREAKER_OPEN),
+            tool_breakers: Family::new(&list::TOOL_BREAKERS_OPEN),
             repeated: Family::new(&list::CALLS_REPEATED),
             checks_missed: Family::new(&list::HEALTH_CHECKS_MISSED),
             noise: Family::new(&list::UPSTREAM_NOISE),
             events_missed: Family::new(&list::EVENTS_MISSED),
             tools: Family::new(&list::UPSTREAM_TOOLS),
             entries_skipped: Family::new(&list::ENTRIES_SKIPPED),
+            connections: Family::new(&list::CONNECTIONS),
+            accept_failures: Family::new(&list::ACCEPT_FAILURES),
+            entries: Family::new(&list::TABLE_ENTRIES),
             sessions: Family::new(&list::SESSIONS),
             sessions_opened: Family::new(&list::SESSIONS_OPENED),
             streams_open: Family::new(&list::STREAMS_OPEN),
@@ -111,6 +121,9 @@ impl Default for Metrics {
             subscriptions: Family::new(&list::SUBSCRIPTIONS),
             subscriptions_lost: Family::new(&list::SUBSCRIPTIONS_LOST),
             refused: Family::new(&list::REQUESTS_REFUSED),
+            credentials_refused: Family::new(&list::CREDENTIALS_REFUSED),
+            issuer_keys: Family::new(&list::ISSUER_KEYS),
+            issuer_reads: Family::new(&list::ISSUER_READS),
             config: Family::new(&list::CONFIG_INFO),
             build: Family::new(&list::BUILD_INFO),
             start: Family::new(&list::START_TIME),
@@ -167,20 +180,15 @@ impl Metrics {
         self.start.with(&[], |cell| cell.set(now.as_secs_f64()));
         self.overhead.cell(&[]);
         self.parked.cell(&[]);
+        self.connections.cell(&[]);
+        Table::ALL.iter().for_each(|table| drop(self.entries.cell(&[table.as_str()])));
+        self.accept_failures.cell(&[]);
         self.sessions.cell(&[]);
         self.sessions_opened.cell(&[]);
         for kind in StreamKind::ALL {
             self.streams_open.cell(&[kind.as_str()]);
         }
-        for gauge in [&self.detached, &self.kept_events, &self.kept_bytes] {
-            gauge.cell(&[]);
-        }
-        for limit in EventsDropped::LIMITS {
-            self.kept_dropped.cell(&[limit]);
-        }
-        for (kind, found) in Resumption::ALL {
-            self.resumed.cell(&[kind, found.as_str()]);
-        }
+        self.start_resumption_at_zero();
     }
 
     fn register_upstream(&self, upstream: &str) {
@@ -192,6 +200,7 @@ impl Metrics {
             &self.subscriptions,
             &self.failures,
             &self.breaker,
+            &self.tool_breakers,
         ];
         for gauge in gauges {
             gauge.cell(&labels);
@@ -248,6 +257,25 @@ impl Metrics {
         InFlight(gauge)
     }
 
+    /// So many connections of clients are open.
+    pub fn set_connections(&self, count: usize) {
+        self.connections.with(&[], |cell| cell.set(i64::try_from(count).unwrap_or(i64::MAX)));
+    }
+
+    /// A table has so many entries.
+    pub fn set_entries(&self, table: Table, count: usize) {
+        self.entries.with(&[table.as_str()], |cell| cell.set(i64::try_from(count).unwrap_or(i64::MAX)));
+    }
+
+    /// Counts an entry of a table until the guard is dropped.
+    pub fn enter(&self, table: Table) -> Entered {
+        let gauge = self.entries.cell(&[table.as_str()]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        Entered(gauge)
+    }
+
     /// Counts a stream as open until the guard is dropped.
     pub fn open_stream(&self, kind: StreamKind) -> OpenStream {
         let gauge = self.streams_open.cell(&[kind.as_str()]);
@@ -255,24 +283,6 @@ impl Metrics {
             gauge.inc();
         }
         OpenStream(gauge)
-    }
-
-    /// Counts a call as one whose client has lost its connection until the guard is dropped.
-    pub fn detached(&self) -> Detached {
-        let gauge = self.detached.cell(&[]);
-        if let Some(gauge) = &gauge {
-            gauge.inc();
-        }
-        Detached(gauge)
-    }
-
-    /// Counts a resource of `upstream` as followed until the guard is dropped.
-    pub fn subscribed(&self, upstream: &str) -> Subscribed {
-        let gauge = self.subscriptions.cell(&[upstream]);
-        if let Some(gauge) = &gauge {
-            gauge.inc();
-        }
-        Subscribed(gauge)
     }
 
     /// Everything, as Prometheus text (`version=0.0.4`). Reads files under `/proc`: not for a thread that
@@ -304,12 +314,15 @@ impl Metrics {
             self.connect_failures.collect(),
             self.failures.collect(),
             self.breaker.collect(),
+            self.tool_breakers.collect(),
             self.repeated.collect(),
             self.checks_missed.collect(),
             self.noise.collect(),
             self.events_missed.collect(),
             self.tools.collect(),
             self.entries_skipped.collect(),
+            self.connections.collect(),
+            self.accept_failures.collect(),
             self.sessions.collect(),
             self.sessions_opened.collect(),
             self.streams_open.collect(),
@@ -318,10 +331,14 @@ impl Metrics {
             self.kept_bytes.collect(),
             self.kept_dropped.collect(),
             self.resumed.collect(),
+            self.entries.collect(),
             gauge(&list::MESSAGE_BYTES, Some(self.budget.held() as u64)),
             self.subscriptions.collect(),
             self.subscriptions_lost.collect(),
             self.refused.collect(),
+            self.credentials_refused.collect(),
+            self.issuer_keys.collect(),
+            self.issuer_reads.collect(),
             counter(&list::LOG_LINES_DROPPED, Some(dropped_lines() as f64)),
             self.config.collect(),
             self.build.collect(),
@@ -388,25 +405,42 @@ impl Drop for OpenStream {
     }
 }
 
-/// A call whose client has lost its connection, as long as this lives.
-#[derive(Debug)]
-#[must_use = "the call counts as heard again once this is dropped"]
-pub struct Detached(Option<IntGauge>);
+/// A table that grows with what clients do, and has no gauge of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// Questions that clients have on a stream.
+    OpenQuestions,
+    /// Ids of sessions that are no more.
+    DepartedSessions,
+    /// Callers that the edge limit counts.
+    EdgeCallers,
+    /// Tasks that are remembered as those of a client.
+    ListedTasks,
+}
 
-impl Drop for Detached {
-    fn drop(&mut self) {
-        if let Some(gauge) = &self.0 {
-            gauge.dec();
+impl Table {
+    /// All of them.
+    pub(super) const ALL: [Self; 4] =
+        [Self::OpenQuestions, Self::DepartedSessions, Self::EdgeCallers, Self::ListedTasks];
+
+    /// As the label says it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenQuestions => "open_questions",
+            Self::DepartedSessions => "departed_sessions",
+            Self::EdgeCallers => "edge_callers",
+            Self::ListedTasks => "listed_tasks",
         }
     }
 }
 
-/// A resource that somebody follows, as long as this lives.
+/// An entry of a table, as long as this lives.
 #[derive(Debug)]
-#[must_use = "nobody counts as following it once this is dropped"]
-pub struct Subscribed(Option<IntGauge>);
+#[must_use = "the entry counts as gone once this is dropped"]
+pub struct Entered(Option<IntGauge>);
 
-impl Drop for Subscribed {
+impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(gauge) = &self.0 {
             gauge.dec();
@@ -479,6 +513,9 @@ mod tests {
         metrics.call_duration.cell(&["u", "tools/call"]);
         metrics.rate_limited.cell(&["c", "client"]);
         metrics.refused.cell(&["401"]);
+        metrics.credentials_refused.cell(&["missing"]);
+        metrics.issuer_keys.cell(&["jwt:as.example"]);
+        metrics.issuer_reads.cell(&["jwt:as.example", "ok"]);
         let text = metrics.render();
         let rendered: Vec<&str> = text
             .lines()

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use prometheus::IntCounter;
+use prometheus::{IntCounter, IntGauge};
 use tracing::{debug, warn};
 
 use super::metrics::Metrics;
@@ -45,6 +45,42 @@ pub struct EventsDropped {
     pub limit: &'static str,
     /// How many.
     pub count: u64,
+}
+
+/// A call whose client has lost its connection, as long as this lives.
+#[derive(Debug)]
+#[must_use = "the call counts as heard again once this is dropped"]
+pub struct Detached(Option<IntGauge>);
+
+impl Metrics {
+    pub(super) fn start_resumption_at_zero(&self) {
+        for gauge in [&self.detached, &self.kept_events, &self.kept_bytes] {
+            gauge.cell(&[]);
+        }
+        for limit in EventsDropped::LIMITS {
+            self.kept_dropped.cell(&[limit]);
+        }
+        for (kind, found) in Resumption::ALL {
+            self.resumed.cell(&[kind, found.as_str()]);
+        }
+    }
+
+    /// Counts a call as one whose client has lost its connection until the guard is dropped.
+    pub fn detached(&self) -> Detached {
+        let gauge = self.detached.cell(&[]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        Detached(gauge)
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
+    }
 }
 
 impl Resumption {

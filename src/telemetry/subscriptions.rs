@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use prometheus::IntCounter;
+use prometheus::{IntCounter, IntGauge};
 use tracing::warn;
 
 use super::line::clip;
@@ -36,5 +36,29 @@ impl SubscriptionLost<'_> {
                 reason = clip(self.reason, MAX_REASON),
             );
         }
+    }
+}
+
+/// A resource that somebody follows, as long as this lives.
+#[derive(Debug)]
+#[must_use = "nobody counts as following it once this is dropped"]
+pub struct Subscribed(Option<IntGauge>);
+
+impl Drop for Subscribed {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts a resource of `upstream` as followed until the guard is dropped.
+    pub fn subscribed(&self, upstream: &str) -> Subscribed {
+        let gauge = self.subscriptions.cell(&[upstream]);
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        Subscribed(gauge)
     }
 }

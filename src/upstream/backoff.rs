@@ -41,7 +41,30 @@ impl Backoff {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn every_wait_is_within_its_bounds_whatever_was_before(steps in prop::collection::vec(any::<bool>(), 0..200)) {
+            let (first, longest) = (Duration::from_millis(500), Duration::from_secs(60));
+            let mut backoff = Backoff::new(first, longest);
+            let mut failures = 0;
+            for is_failure in steps {
+                if is_failure {
+                    let step = first.saturating_mul(1 << failures.min(10)).min(longest);
+                    let wait = backoff.next();
+                    failures += 1;
+                    prop_assert!(wait <= step && wait >= step * 3 / 4, "{wait:?} after {failures}");
+                } else {
+                    backoff.reset();
+                    failures = 0;
+                }
+                prop_assert_eq!(backoff.failures(), failures);
+            }
+        }
+    }
 
     #[test]
     fn waits_double_up_to_the_bound_and_begin_again() {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import CHILD_ENVIRONMENT, NODE, NODE_PACKAGES, Tally
+from harness import CHILD_ENVIRONMENT, NODE, NODE_PACKAGES, WAYPOST, Tally
 from upstreams import Call, Server
 
 
@@ -25,10 +25,15 @@ def reached(url: str, token: str) -> Target:
     return Target("inspector", [url, "--transport", "http", "--header", f"Authorization: Bearer {token}"])
 
 
-def launched(command: list[str], environment: dict[str, str], work: Path) -> Target:
+def launched(config: Path, environment: dict[str, str], work: Path) -> Target:
+    """Launched as `waypost connect` says."""
+    connect = [WAYPOST, "connect", "inspector", "--stdio", "--config", config]
+    page = json.loads(subprocess.run(connect, capture_output=True, check=True).stdout)
+    entry = page["mcpServers"]["waypost"]
+    entry["args"] += ["--wait", "60"]
+    entry["env"] = environment
     path = work / "inspector.json"
-    entry = {"command": command[0], "args": command[1:], "env": environment}
-    path.write_text(json.dumps({"mcpServers": {"waypost": entry}}))
+    path.write_text(json.dumps(page))
     return Target("inspector over stdio", ["--config", str(path), "--server", "waypost"])
 
 

@@ -42,6 +42,7 @@ from upstreams import LEGACY, MODERN, Server, make_servers, own_calls
 
 from examples import run_examples
 from extensions import run_extensions
+from oauth import run_oauth
 from resumption import run_resumption
 
 HERE = Path(__file__).resolve().parent
@@ -231,7 +232,7 @@ def run_launched(tally: Tally, servers: list[Server], work: Path, upstream_token
         plan.unknown("nobody__echo", "git_log")
         judge_run(tally, plan, plan.run(work), {})
     for number, era in enumerate(("legacy", "modern")):
-        run_inspector(tally, launched(command, secrets, work), era, own, f"l{number}")
+        run_inspector(tally, launched(config, secrets, work), era, own, f"l{number}")
 
 
 def main() -> int:
@@ -253,6 +254,7 @@ def main() -> int:
             run_launched(tally, servers, work, upstream_token)
             run_extensions(tally, processes, work)
             run_resumption(tally, processes, work)
+            run_oauth(tally, processes, work)
             run_examples(tally, processes, work)
     code = tally.close("interop checks")
     if code == 0:

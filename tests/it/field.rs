@@ -12,6 +12,7 @@ mod errors;
 mod explain;
 mod extensions;
 mod feed;
+mod issuers;
 mod levels;
 mod metrics;
 mod names;

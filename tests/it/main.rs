@@ -15,6 +15,8 @@
     reason = "a test may stop at once, and drives processes, threads and sockets by hand"
 )]
 
+mod cli;
+mod container;
 mod deadlines;
 mod direct;
 mod examples;

@@ -6,6 +6,7 @@ mod connection;
 mod dice;
 mod ledger;
 mod mishap;
+mod shared;
 mod world;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,12 +85,14 @@ fn load(world: &World, seed: u64, time: Duration) {
     std::thread::scope(|scope| {
         let over = &is_over;
         let mishaps = scope.spawn(move || mishap::befall(world, Dice::new(seed, 0), over));
+        let sharing = scope.spawn(move || shared::come_and_go(world, Dice::new(seed, 1_000), over));
         let clients: Vec<_> =
             (0..CLIENTS).map(|name| scope.spawn(move || Actor::new(world, seed, name).live(over))).collect();
         let end = Instant::now() + time;
         while Instant::now() < end
             && clients.iter().all(|client| !client.is_finished())
             && !mishaps.is_finished()
+            && !sharing.is_finished()
         {
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -129,9 +132,15 @@ fn soak(seed: u64, time: Duration) {
     let rate = (ledger.requests() - warm) as f64 / took.as_secs_f64();
     println!("seed {seed}, {} s of load, {rate:.0} requests a second", took.as_secs());
     print!("{}", ledger.tables());
-    for kind in
-        ["answer lost", "answer doubled", "wrong answer", "run twice", "neighbour affected", "list blinks"]
-    {
+    for kind in [
+        "answer lost",
+        "answer doubled",
+        "wrong answer",
+        "run twice",
+        "neighbour affected",
+        "list blinks",
+        "process left behind",
+    ] {
         println!("{kind}: {}", ledger.breaches_of(kind));
     }
     for (when, state) in [("at the start", &fresh), ("after the warm-up", &before), ("at the end", &after)] {

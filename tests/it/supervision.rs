@@ -98,27 +98,33 @@ fn a_crash_loop_shows_its_last_words_everywhere() {
     assert!(told.contains("code 7") && !told.contains("cheese"), "stderr is not for clients: {told}");
 }
 
-/// After failures in a row nothing is sent for a while, and then one call, to see.
+/// A server whose tools `flaky` and `flakier` answer only once they may.
+fn flaky(is_silent: &Arc<AtomicBool>) -> Script {
+    ["flaky", "flakier"].into_iter().fold(Script::echo(Era::Legacy), |script, name| {
+        let silent = Arc::clone(is_silent);
+        script.tool(name, move |turn| {
+            if silent.load(Ordering::Relaxed) {
+                std::thread::sleep(scaled(1_000));
+            }
+            turn.text("there");
+        })
+    })
+}
+
+/// After failures in a row, of several tools, nothing is sent for a while, and then one call, to see.
 #[test]
 fn an_open_breaker_spares_the_server_and_closes_with_an_answer() {
     let is_silent = Arc::new(AtomicBool::new(true));
-    let silent = Arc::clone(&is_silent);
-    let script = Script::echo(Era::Legacy).handled("flaky", move |turn| {
-        if silent.load(Ordering::Relaxed) {
-            std::thread::sleep(scaled(1_000));
-        }
-        turn.text("there");
-    });
     for transport in Transport::ALL {
         is_silent.store(true, Ordering::Relaxed);
-        let up = script.clone().listed(&crate::support::script::plain_entry("flaky")).over(transport);
+        let up = flaky(&is_silent).over(transport);
         let other = Script::echo(Era::Legacy).stdio();
-        let keys = json!({"timeout": "100ms", "breaker": {"failures": 3, "open": "1s"}});
+        let keys = json!({"timeouts": {"flak*": "100ms"}, "breaker": {"failures": 3, "open": "1s"}});
         let config = Config::new().upstream_with("up", &up, keys).upstream("other", &other);
         let gateway = config.ready();
         let client = Client::modern(&gateway);
-        for _ in 0..3 {
-            let answer = client.call("up__flaky", json!({})).to_string();
+        for tool in ["flaky", "flakier", "flaky"] {
+            let answer = client.call(&format!("up__{tool}"), json!({})).to_string();
             assert!(answer.contains("did not answer within"), "{answer}");
         }
         let sent = up.calls().len();
@@ -140,6 +146,43 @@ fn an_open_breaker_spares_the_server_and_closes_with_an_answer() {
         gateway.wait_metric("waypost_upstream_breaker_open", &[("upstream", "up")], 0.0);
         assert_eq!(gateway.events("breaker_opened").len(), 1);
         assert_eq!(client.echo("up__echo", "x"), "x");
+    }
+}
+
+/// A tool whose calls never end in time is not called for a while; the others of its server are.
+#[test]
+fn an_open_breaker_of_a_tool_spares_it_alone() {
+    for transport in Transport::ALL {
+        let is_silent = Arc::new(AtomicBool::new(true));
+        let up = flaky(&is_silent).over(transport);
+        let keys = json!({"timeouts": {"flak*": "100ms"}, "breaker": {"failures": 3, "open": "1s"}});
+        let gateway = Config::new().upstream_with("up", &up, keys).ready();
+        let client = Client::modern(&gateway);
+        let open = || gateway.metrics().sum("waypost_tool_breakers_open", &[("upstream", "up")]);
+        eventually("its breaker opens", || {
+            let answer = client.call("up__flaky", json!({})).to_string();
+            assert!(answer.contains("isError\":true"), "{answer}");
+            (open() > 0.5).then_some(())
+        });
+        let line = gateway.events("tool_breaker_opened").remove(0);
+        assert_eq!((&line["upstream"], &line["tool"]), (&json!("up"), &json!("up__flaky")));
+        for text in ["a", "b", "c", "d", "e"] {
+            assert_eq!(client.echo("up__echo", text), text, "the other tool is called on");
+        }
+        assert_eq!(status(&gateway, "up")["breaker"], "closed");
+        eventually("nothing is sent for a while", || {
+            let sent = up.calls().len();
+            let answer = client.call("up__flaky", json!({})).to_string();
+            let is_refused = answer.contains("this tool of it is not called for now");
+            assert!(!is_refused || up.calls().len() == sent, "{answer}");
+            is_refused.then_some(())
+        });
+        is_silent.store(false, Ordering::Relaxed);
+        eventually("it is tried again", || {
+            (client.call("up__flaky", json!({}))["result"]["content"][0]["text"] == "there").then_some(())
+        });
+        gateway.wait_metric("waypost_tool_breakers_open", &[("upstream", "up")], 0.0);
+        assert!(gateway.events("breaker_opened").is_empty(), "the upstream was never in doubt");
     }
 }
 

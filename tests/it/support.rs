@@ -4,6 +4,7 @@ pub mod client;
 pub mod fault;
 pub mod gateway;
 pub mod http;
+pub mod issuer;
 pub mod json;
 pub mod matrix;
 pub mod metrics;

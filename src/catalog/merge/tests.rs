@@ -39,7 +39,7 @@ fn merged_with(upstreams: &[(&str, Lists<'_>)], filter: Filter, clients: Vec<Per
         lists: PerKind::of(|kind| lists.kind(kind).as_slice()),
     });
     let layers = |filters: PerKind<Filter>| PerKind::of(|kind| vec![filters.kind(kind).clone()]);
-    Snapshot::merge(sources, clients.into_iter().map(layers))
+    Snapshot::merge(sources, clients.into_iter().map(layers), std::iter::empty())
 }
 
 fn merged(upstreams: &[(&str, &[&str])], clients: Vec<Filter>) -> Snapshot {
@@ -51,7 +51,7 @@ fn merged(upstreams: &[(&str, &[&str])], clients: Vec<Filter>) -> Snapshot {
 }
 
 fn page(snapshot: &Snapshot, kind: ListKind) -> Bytes {
-    snapshot.view(kind, 0).unwrap().page(None, None).unwrap().0
+    snapshot.view(kind, &Principal::new(0, "x")).unwrap().page(None, None).unwrap().0
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_changed_name_leaves_the_native_one_as_title() {
 fn what_a_filter_denies_is_neither_listed_nor_lost() {
     let only_x = Filter { allow: Some(vec![Pattern::from("*__x")]), deny: vec![] };
     let snapshot = merged(&[("a__", &["x", "y", "secret1"])], vec![Filter::default(), only_x]);
-    let view = |client| snapshot.view(ListKind::Tools, client);
+    let view = |client| snapshot.view(ListKind::Tools, &Principal::new(client, "x"));
     assert_eq!(view(0).unwrap().len(), 2);
     assert_eq!(view(1).unwrap().len(), 1);
     let (index, entry) = snapshot.find(ListKind::Tools, "a__secret1").unwrap();
@@ -191,3 +191,25 @@ fn tagged_uris_are_rewritten_in_their_places_only() {
 }
 
 use crate::mcp::{Body, Look, Method, ObjectView, Response};
+
+#[test]
+fn roles_of_a_caller_narrow_what_its_client_sees() {
+    let tools = |deny: &str| Filter { allow: None, deny: vec![Pattern::from(deny)] };
+    let mut snapshot = merged(&[("a__", &["x", "y", "z"])], vec![tools("*__z")]);
+    for deny in ["*__x", "*__y"] {
+        for kind in ListKind::ALL {
+            snapshot.lists.kind_mut(kind).add_role(tools(deny));
+        }
+    }
+    let seen = |roles: &[usize]| {
+        let principal = Principal { roles: roles.into(), ..Principal::new(0, "x") };
+        let view = snapshot.view(ListKind::Tools, &principal)?;
+        Some((0..3).filter(|place| view.shows(*place)).collect::<Vec<usize>>())
+    };
+    assert_eq!(seen(&[]), Some(vec![0, 1]));
+    assert_eq!(seen(&[0]), Some(vec![1]));
+    assert_eq!(seen(&[1]), Some(vec![0]));
+    assert_eq!(seen(&[0, 1]), Some(vec![]));
+    assert_eq!(seen(&[0]), Some(vec![1]), "the same from memory");
+    assert_eq!(seen(&[2]), None, "a role that is not there shows nothing");
+}

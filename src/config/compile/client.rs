@@ -1,9 +1,10 @@
 //! Clients and their tokens, and who is let in without one.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::access::{self, RuleKeys};
+use super::auth::Auth;
 use super::role::Roles;
 use super::secret;
 use crate::config::effective::{self, Block, Origin};
@@ -12,7 +13,7 @@ use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
 use crate::config::tree::{Name, Span, Value};
-use crate::config::{CallLimits, ClientConfig, Naming, Rules};
+use crate::config::{CallLimits, ClientConfig, Naming, Rules, Token};
 
 /// The name of callers without credentials.
 const NOBODY: &str = "anonymous";
@@ -25,10 +26,11 @@ pub(crate) const RULES: RuleKeys = RuleKeys {
     extensions: &keys::CLIENT_EXTENSIONS,
 };
 
-/// Reads all clients; that of callers without credentials comes last, if they are let in.
+/// Reads all clients; then come those that the callers of an issuer are, whose places `auth` learns, and last that
+/// of callers without credentials, if they are let in.
 pub(crate) fn clients(
     top: &mut Section<'_>,
-    listen: SocketAddr,
+    auth: &mut Auth,
     roles: &mut Roles,
     (prefixes, naming): (&[String], &Naming),
 ) -> Vec<ClientConfig> {
@@ -45,7 +47,7 @@ pub(crate) fn clients(
         let what = format!("the client `{}`", name.text);
         let Some(entries) = top.reader.entries(node, &what, "a mapping with `tokens`") else { continue };
         let mut section = Section::open(top.reader, &keys::CLIENT, entries, name.span);
-        let tokens = tokens(&mut section, name, &mut digests);
+        let tokens = tokens(&mut section, name, &mut digests, auth);
         let (rules, places) = access::rules(&mut section, &RULES);
         for (pattern, span) in places {
             check_upstream(top, pattern.literal_start(), span, prefixes, naming);
@@ -53,8 +55,15 @@ pub(crate) fn clients(
         let roles = roles.of_client(&mut section);
         let limits = access::call_limits(&mut section, &keys::CLIENT_LIMITS);
         let is_anonymous = name.text == NOBODY;
-        let name_text = name.text.as_str().into();
-        let client = ClientConfig { name: name_text, tokens, is_anonymous, roles, rules, limits };
+        let client = ClientConfig {
+            name: name.text.as_str().into(),
+            tokens,
+            is_anonymous,
+            is_group: false,
+            roles,
+            rules,
+            limits,
+        };
         if is_anonymous {
             nobody = Some((client, name.span))
         } else {
@@ -63,7 +72,11 @@ pub(crate) fn clients(
         block.put_block(&name.text, section.finish());
     }
     top.out.put_block(key.name, block);
-    if is_open(top, listen) {
+    for issuer in &mut auth.jwt {
+        issuer.group.0 = clients.len();
+        clients.push(group(&issuer.group.1));
+    }
+    if auth.is_open {
         clients.push(nobody.map_or_else(anonymous, |(client, _)| client));
     } else if let Some((_, span)) = nobody {
         let finding =
@@ -73,11 +86,17 @@ pub(crate) fn clients(
     clients
 }
 
+/// The client that the callers of an issuer are.
+fn group(name: &Arc<str>) -> ClientConfig {
+    ClientConfig { name: Arc::clone(name), is_anonymous: false, is_group: true, ..anonymous() }
+}
+
 fn anonymous() -> ClientConfig {
     ClientConfig {
         name: NOBODY.into(),
         tokens: Vec::new(),
         is_anonymous: true,
+        is_group: false,
         roles: Vec::new(),
         rules: Rules::default(),
         limits: CallLimits::default(),
@@ -86,41 +105,12 @@ fn anonymous() -> ClientConfig {
 
 /// Whether there is any client with credentials. Clients that could not be read are clients all the same: what is
 /// wrong elsewhere must not open the door.
-fn has_clients(top: &Section<'_>) -> bool {
+pub(crate) fn has_clients(top: &Section<'_>) -> bool {
     match top.find(keys::CLIENTS.name).map(|node| &node.value) {
         None => top.misspells(keys::CLIENTS.name),
         Some(Value::Map(entries)) => entries.iter().any(|(name, _)| name.text != NOBODY),
         Some(Value::Null | Value::Scalar(_) | Value::List(_)) => true,
     }
-}
-
-/// Whether callers without credentials are let in.
-fn is_open(top: &mut Section<'_>, listen: SocketAddr) -> bool {
-    let has_clients = has_clients(top);
-    let is_loopback = listen.ip().is_loopback();
-    let (said, is_open) = top.within(&keys::AUTH_KEY, |auth| {
-        let said = auth.flag(&keys::ANONYMOUS);
-        let is_open = said.unwrap_or(!has_clients && is_loopback);
-        if said.is_none() {
-            auth.out.put(keys::ANONYMOUS.name, is_open.to_string(), Origin::Default);
-        }
-        (said, is_open)
-    });
-    if !is_open && !has_clients {
-        let place = top.find(keys::LISTEN.name).map_or(top.at, |node| node.span);
-        let finding = match said {
-            None => Finding::error(format!(
-                "anybody on the network could call: `listen` is {listen}, and there are no `clients`"
-            ))
-            .help("add `clients`, or listen on 127.0.0.1, or say `auth: {anonymous: true}` if it is meant"),
-            Some(_) => {
-                Finding::warning("nobody can call: there are no `clients`, and `auth.anonymous` is false")
-                    .help("add `clients`")
-            }
-        };
-        top.report(finding.at(place));
-    }
-    is_open
 }
 
 /// Reports a name that cannot be that of `what`.
@@ -170,7 +160,7 @@ pub(crate) fn check_upstream(
 /// A digest, and where it was seen first.
 type Digests = HashMap<[u8; 32], (String, usize)>;
 
-fn tokens(section: &mut Section<'_>, client: &Name, digests: &mut Digests) -> Vec<[u8; 32]> {
+fn tokens(section: &mut Section<'_>, client: &Name, digests: &mut Digests, auth: &Auth) -> Vec<Token> {
     let key = keys::TOKENS.name;
     let node = section.find(key);
     if client.text == NOBODY {
@@ -184,6 +174,10 @@ fn tokens(section: &mut Section<'_>, client: &Name, digests: &mut Digests) -> Ve
         if section.misspells(key) {
             return Vec::new();
         }
+        if auth.names_clients() {
+            section.out.put(key, "[]".to_owned(), Origin::Default);
+            return Vec::new();
+        }
         let finding = Finding::error(format!("the client `{}` has no `tokens`", client.text)).at(section.at);
         section.report(finding.help("add `tokens: [{env: NAME}]`, or `sha256:` and a digest"));
         return Vec::new();
@@ -191,7 +185,7 @@ fn tokens(section: &mut Section<'_>, client: &Name, digests: &mut Digests) -> Ve
     let Some(items) = section.reader.items(node, &quoted(key), "a list of tokens") else {
         return Vec::new();
     };
-    if items.is_empty() {
+    if items.is_empty() && !auth.names_clients() {
         let finding =
             Finding::error(format!("`tokens` is empty: the client `{}` could never call", client.text));
         section.report(finding.at(node.span).help("add `{env: NAME}`, or `sha256:` and a digest"));
@@ -199,14 +193,14 @@ fn tokens(section: &mut Section<'_>, client: &Name, digests: &mut Digests) -> Ve
     section.out.put(key, effective::secrets(items.len()), Origin::Line(node.span.line));
     let mut tokens = Vec::new();
     for item in items {
-        let Some(digest) = secret::token(section.reader, item) else { continue };
-        if let Some((other, line)) = digests.get(&digest) {
+        let Some(token) = secret::token(section.reader, item) else { continue };
+        if let Some((other, line)) = digests.get(&token.digest) {
             let finding = Finding::error(format!("this token is also one of `{other}`, on line {line}"));
             section.report(finding.at(item.span).help("every client needs tokens of its own"));
             continue;
         }
-        digests.insert(digest, (client.text.clone(), item.span.line));
-        tokens.push(digest);
+        digests.insert(token.digest, (client.text.clone(), item.span.line));
+        tokens.push(token);
     }
     tokens
 }

@@ -83,6 +83,11 @@ impl Roles {
         roles
     }
 
+    /// Somebody may have any of them.
+    pub(crate) fn use_all(&mut self) {
+        self.by_name.values_mut().for_each(|entry| entry.is_used = true);
+    }
+
     /// All roles in the order of the file. Warns of those that nobody has.
     pub(crate) fn finish(self, top: &Section<'_>) -> Vec<Arc<RoleConfig>> {
         let entries = self.order.iter().filter_map(|name| self.by_name.get(name));

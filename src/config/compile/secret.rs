@@ -4,20 +4,91 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
+use crate::config::Token;
 use crate::config::expand;
 use crate::config::reader::{Emptiness, Reader};
 use crate::config::section::quoted;
 use crate::config::source::Finding;
-use crate::config::tree::{Node, Span, Value};
+use crate::config::tree::{Name, Node, Span, Value};
 
-/// The digest of one token.
-pub(crate) fn token(reader: &Reader<'_>, item: &Node) -> Option<[u8; 32]> {
+/// One token.
+pub(crate) fn token(reader: &Reader<'_>, item: &Node) -> Option<Token> {
     let what = "a token";
-    if !matches!(item.value, Value::Scalar(_)) {
-        return read_secret(reader, item, what).and_then(|token| digest_of(reader, item.span, &token));
+    let entries = match &item.value {
+        Value::Map(_) => reader.entries(item, what, TOKEN_FORMS)?,
+        Value::Scalar(_) => return text_token(reader, item).map(|digest| Token { digest, expires: None }),
+        Value::Null | Value::List(_) => {
+            reader.report_kind(item, what, TOKEN_FORMS);
+            return None;
+        }
+    };
+    let find = |key: &str| entries.iter().find(|(name, _)| name.text == key).map(|(_, node)| node);
+    let expires = find("expires").map(|node| expiry(reader, node));
+    let is_source = |entry: &&(Name, Node)| entry.0.text != "expires";
+    let sources: Vec<&(Name, Node)> = entries.iter().filter(is_source).collect();
+    let digest = match sources.as_slice() {
+        [(name, node)] if name.text == "digest" => text_token(reader, node),
+        sources => from_source(reader, sources, (item.span, what, TOKEN_FORMS))
+            .and_then(|token| digest_of(reader, item.span, &token)),
+    };
+    match expires {
+        Some(expires) => Some(Token { digest: digest?, expires: Some(expires?) }),
+        None => Some(Token { digest: digest?, expires: None }),
     }
-    let text = reader.secret_text(item, what, Emptiness::Never)?;
+}
+
+const TOKEN_FORMS: &str =
+    "a text, `{env: NAME}`, `{file: PATH}` or `{digest: \"sha256:…\"}`, with `expires` or without";
+
+/// Until when a token is good. Warns of one that is not any more.
+fn expiry(reader: &Reader<'_>, node: &Node) -> Option<SystemTime> {
+    let text = reader.text(node, "`expires`")?;
+    let Some(time) = parse_time(text.value.trim()) else {
+        let finding = Finding::error(format!("`{}` is no date", text.written)).at(text.span);
+        reader.report(finding.help("`expires` is written `2027-01-01`, or `2027-01-01T12:00:00Z`"));
+        return None;
+    };
+    if time <= SystemTime::now() {
+        let finding = Finding::warning("this token has expired: it lets nobody in").at(text.span);
+        reader.report(finding.help("take it out"));
+    }
+    Some(time)
+}
+
+/// A date, at whose beginning it is, or a date and a time, in UTC.
+fn parse_time(text: &str) -> Option<SystemTime> {
+    let (date, time) = match text.split_once('T') {
+        Some((date, time)) => (date, time.strip_suffix('Z')?),
+        None => (text, "00:00:00"),
+    };
+    let number = |text: &str, digits: usize, most: u64| {
+        let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|number| is_number && *number <= most)
+    };
+    let mut parts = date.splitn(3, '-');
+    let year = number(parts.next()?, 4, 9999).filter(|year| *year >= 1970)?;
+    let month = number(parts.next()?, 2, 12).filter(|month| *month > 0)?;
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let lengths = [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let before = usize::try_from(month).ok()?.checked_sub(1)?;
+    let day = number(parts.next()?, 2, *lengths.get(before)?).filter(|day| *day > 0)?;
+    let mut parts = time.splitn(3, ':');
+    let (hour, minute) = (number(parts.next()?, 2, 23)?, number(parts.next()?, 2, 59)?);
+    let second = number(parts.next()?, 2, 59)?;
+    let days = (1970..year).map(|year| if is_leap(year) { 366 } else { 365 }).sum::<u64>()
+        + lengths.iter().take(before).sum::<u64>()
+        + day
+        - 1;
+    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+/// The digest of a token that stands as a text.
+fn text_token(reader: &Reader<'_>, item: &Node) -> Option<[u8; 32]> {
+    let text = reader.secret_text(item, "a token", Emptiness::Never)?;
     if let Some(hex) = text.value.strip_prefix("sha256:") {
         let digest = from_hex(hex);
         if digest.is_none() {
@@ -84,16 +155,21 @@ pub(crate) fn read_secret(reader: &Reader<'_>, node: &Node, what: &str) -> Optio
         }
         return (!text.is_empty()).then_some(text);
     };
-    let entries = reader.entries(node, what, wanted)?;
+    let entries: Vec<&(Name, Node)> = reader.entries(node, what, wanted)?.iter().collect();
+    from_source(reader, &entries, (node.span, what, wanted))
+}
+
+/// Reads the secret that one of these entries leads to.
+fn from_source(
+    reader: &Reader<'_>,
+    entries: &[&(Name, Node)],
+    (at, what, wanted): (Span, &str, &str),
+) -> Option<String> {
     let mut source = None;
     for (name, value) in entries {
         match name.text.as_str() {
             "env" | "file" if source.is_none() => source = Some((name, value)),
             "env" | "file" => reader.report(Finding::error("a secret has one source").at(name.span)),
-            "expires" => {
-                let finding = Finding::error("`expires` is not supported yet").at(name.span);
-                reader.report(finding.help("it is a key of a later version: take it out for now"));
-            }
             other => {
                 let finding = Finding::error(format!("unknown key `{other}`")).at(name.span);
                 reader.report(finding.help(format!("{what} is {wanted}")));
@@ -101,7 +177,7 @@ pub(crate) fn read_secret(reader: &Reader<'_>, node: &Node, what: &str) -> Optio
         }
     }
     let Some((name, value)) = source else {
-        reader.report(Finding::error(format!("{what} has neither `env` nor `file`")).at(node.span));
+        reader.report(Finding::error(format!("{what} has neither `env` nor `file`")).at(at));
         return None;
     };
     let text = reader.text(value, &quoted(&name.text))?;
@@ -139,4 +215,36 @@ fn read_file(path: &Path) -> std::io::Result<String> {
         return Err(std::io::Error::other("it is larger than 64 KiB"));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_its_beginning_in_utc() {
+        let seconds = |text: &str| {
+            parse_time(text).map(|time| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs())
+        };
+        for (text, wanted) in [
+            ("1970-01-01", Some(0)),
+            ("2000-03-01", Some(951_868_800)),
+            ("2024-02-29T12:30:15Z", Some(1_709_209_815)),
+            ("2027-01-01", Some(1_798_761_600)),
+            ("2027-01-01T00:00:00Z", Some(1_798_761_600)),
+            ("2023-02-29", None),
+            ("2027-13-01", None),
+            ("2027-00-01", None),
+            ("2027-01-00", None),
+            ("2027-1-1", None),
+            ("2027-01-01T24:00:00Z", None),
+            ("2027-01-01T12:00:00", None),
+            ("2027-01-01T12:00:00+01:00", None),
+            ("1969-12-31", None),
+            ("tomorrow", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds(text), wanted, "{text}");
+        }
+    }
 }

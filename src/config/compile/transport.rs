@@ -243,6 +243,12 @@ const OWN_HEADERS: [&str; 14] = [
     "expect",
 ];
 
+/// Whether a header is none that a configuration can set.
+pub(crate) fn is_own_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    OWN_HEADERS.contains(&name.as_str()) || name.starts_with("mcp-")
+}
+
 fn headers(section: &mut Section<'_>) -> Vec<(http::HeaderName, SecretString)> {
     let mut headers: Vec<(http::HeaderName, SecretString)> = Vec::new();
     for (name, text) in section.secret_map(&keys::HEADERS) {
@@ -262,7 +268,7 @@ fn check_header(
     let shown = quoted(&name.text.escape_debug().to_string());
     let header = http::HeaderName::from_bytes(name.text.as_bytes())
         .map_err(|_| format!("{shown} cannot be the name of a header"))?;
-    if OWN_HEADERS.contains(&header.as_str()) || header.as_str().starts_with("mcp-") {
+    if is_own_header(header.as_str()) {
         return Err(format!("the header {shown} is set by Waypost itself"));
     }
     if earlier.iter().any(|(other, _)| *other == header) {

@@ -1,6 +1,6 @@
 //! The keys of a client, and what clients and upstreams share.
 
-use super::{Bounded, Flag, Free, Key, Named, Nested, Secret, Table};
+use super::{Bounded, Free, Key, Named, Nested, Secret, Table};
 
 /// One client.
 pub(crate) static CLIENT: Table = Table {
@@ -52,7 +52,10 @@ pub(crate) static TOKENS: Key<Secret> = Key {
     name: "tokens",
     about: "Its bearer tokens; several, so that one can be replaced without a gap. A token itself must not stand \
             in the file: `sha256:` and its digest (`printf %s \"$TOKEN\" | sha256sum`), or `{env: NAME}`, or \
-            `{file: PATH}`, where a relative path counts from the folder of the file.",
+            `{file: PATH}`, where a relative path counts from the folder of the file. A source may say until when \
+            its token is good: `{env: NAME, expires: 2027-01-01}`, or with a time, `2027-01-01T12:00:00Z`; so may \
+            a digest, `{digest: \"sha256:…\", expires: …}`. A client that `auth.jwt` names by its `client_claim` \
+            needs none.",
     form: Secret(Free {
         written: "list of digests or sources",
         default: "",
@@ -254,27 +257,4 @@ pub(crate) static CONCURRENCY: Key<Bounded<u64>> = Key {
     name: "concurrency",
     about: "How many may be in flight. Without the key, no limit.",
     form: Bounded { default: None, min: 1, max: 1_000_000 },
-};
-
-/// Who is let in.
-pub(crate) static AUTH: Table = Table {
-    path: "auth",
-    about: "Who is let in besides the `clients`.",
-    keys: &[&ANONYMOUS],
-    later: &["jwt"],
-    foreign: &[],
-    aliases: &[],
-    example: "\
-listen: 0.0.0.0:8080
-upstreams:
-  time: {command: uvx, args: [mcp-server-time]}
-auth: {anonymous: true}
-",
-};
-
-pub(crate) static ANONYMOUS: Key<Flag> = Key {
-    name: "anonymous",
-    about: "Whether callers without credentials are served. A `listen` that is not loopback needs `clients`, or \
-            this said outright.",
-    form: Flag { default: None, otherwise: "`true` on loopback without `clients`, else `false`" },
 };

@@ -21,6 +21,7 @@ pub(crate) static TOP: Table = Table {
         &ROLES,
         &CLIENTS,
         &AUTH_KEY,
+        &super::PUBLIC_URL,
         &LIMITS_KEY,
         &NAMING_KEY,
         &SESSIONS_KEY,
@@ -34,7 +35,7 @@ pub(crate) static TOP: Table = Table {
         &LOG_KEY,
         &SCHEMA,
     ],
-    later: &["public_url", "endpoints", "audit", "trace", "trusted_proxies", "resources", "prompts", "tools"],
+    later: &["endpoints", "audit", "trace", "trusted_proxies", "resources", "prompts", "tools"],
     foreign: super::TOP_FOREIGN,
     aliases: &[
         ("servers", "upstreams"),
@@ -104,7 +105,7 @@ pub(crate) static DEFAULTS_KEY: Key<Nested> =
     Key { name: "defaults", about: "What all upstreams have in common.", form: Nested(&DEFAULTS) };
 
 pub(crate) static AUTH_KEY: Key<Nested> =
-    Key { name: "auth", about: "Who is let in besides the `clients`.", form: Nested(&AUTH) };
+    Key { name: "auth", about: "Who is let in besides the `clients` with tokens.", form: Nested(&AUTH) };
 
 pub(crate) static LIMITS_KEY: Key<Nested> =
     Key { name: "limits", about: "Bounds of the gateway itself.", form: Nested(&LIMITS) };

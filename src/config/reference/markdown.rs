@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use super::{
     AUTH, BREAKER, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, EXTENSIONS, Fate, HEALTH, ICON,
-    LIMITS, LOG, NAMING, POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TOOLS, TOP, Table,
-    UPSTREAM,
+    JWT_TABLE, LIMITS, LOG, NAMING, POLICY, PROMPTS, RESOURCES, ROLE, SERVER_INFO, SESSIONS, TOOLS, TOP,
+    Table, UPSTREAM,
 };
 
 /// Every mapping, in the order of the page.
-pub(crate) static TABLES: [&Table; 22] = [
+pub(crate) static TABLES: [&Table; 23] = [
     &TOP,
     &UPSTREAM,
     &TOOLS,
@@ -23,6 +23,7 @@ pub(crate) static TABLES: [&Table; 22] = [
     &ROLE,
     &CLIENT,
     &AUTH,
+    &JWT_TABLE,
     &LIMITS,
     &EDGE_TABLE,
     &NAMING,

@@ -97,7 +97,8 @@ pub(crate) static BREAKER: Table = Table {
     path: "upstreams.<name>.breaker",
     about: "When it is not called for a while: after failures in a row. A failure is a call that was sent and not \
             answered: timed out, or lost with its connection. Any answer, errors of tools too, is none. After that \
-            while one call is let through to see.",
+            while one call is let through to see. A single tool whose calls time out is spared in the same way, and \
+            the others are called on: only failures of several tools, or lost connections, are those of the upstream.",
     keys: &[&BREAKER_FAILURES, &BREAKER_OPEN],
     later: &[],
     foreign: &[],

@@ -51,8 +51,10 @@ impl Running {
             }
         };
         let counted = Arc::clone(&ticks);
-        let tick = move || {
-            counted.fetch_add(1, Ordering::SeqCst);
+        let tick = move |notice| {
+            if matches!(notice, Notice::Tick) {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
         };
         let mut tasks = JoinSet::new();
         let shutdown = stop.clone();

@@ -24,7 +24,7 @@ impl Talk {
         let (output, theirs) = tokio::io::duplex(64 * 1024);
         let (input, replies) = tokio::io::duplex(64 * 1024);
         let pipe = (theirs, replies);
-        let principal = Principal { client: 0, name: "alice".into() };
+        let principal = Principal::new(0, "alice");
         let stop = CancellationToken::new();
         let served = TaskTracker::new().spawn(converse(
             Arc::clone(&bench.gateway),

@@ -166,3 +166,6 @@ impl Desk {
 fn stopped() -> Failure {
     Failure::unavailable("the gateway is stopping")
 }
+
+#[cfg(test)]
+mod tests;

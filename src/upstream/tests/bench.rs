@@ -132,7 +132,7 @@ pub(crate) fn made(native: &str, params: &str, hop: Hop) -> Made {
         method: Method::ToolsCall,
         request,
         hop,
-        principal: Principal { client: 0, name: "tester".into() },
+        principal: Principal::new(0, "tester"),
         session: None,
         events: sink,
         cancel: cancel.clone(),

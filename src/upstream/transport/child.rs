@@ -4,6 +4,7 @@
 //! The only place where processes are made. Must not know: messages.
 
 pub(crate) mod guard;
+pub(crate) mod orphans;
 
 use std::io::ErrorKind;
 use std::process::{ExitStatus, Stdio as Wiring};
@@ -97,7 +98,8 @@ struct LastWords {
 /// # Errors
 /// If the system refuses: no such command, no right to run it, no such working directory.
 pub(super) fn spawn(config: &config::Stdio, family: &Family<'_>) -> Result<(Child, Pipes), Failure> {
-    let mut process = command(config).spawn().map_err(|error| refused(config, &error))?;
+    let started = orphans::own(|| command(config).spawn(), tokio::process::Child::id);
+    let mut process = started.map_err(|error| refused(config, &error))?;
     let lost = || Failure::unavailable("the process could not be started");
     let pid = process.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).ok_or_else(lost)?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
@@ -287,6 +289,9 @@ async fn reap(
             guard::leave(group.leader);
             break;
         }
+    }
+    if status.is_some() {
+        orphans::disown(group.leader);
     }
     life.send_replace(Life::Gone(status));
 }

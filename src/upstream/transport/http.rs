@@ -3,10 +3,7 @@
 //! Must not know: eras, sessions. Which headers a request carries comes with it.
 
 mod answer;
-mod client;
-mod dial;
 mod fault;
-mod received;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +22,10 @@ use url::Url;
 use super::{Farewell, Outgoing, Reply, cancelled};
 use crate::config;
 use crate::exchange::Budget;
+use crate::outbound::{Client, Received, Unusable, path};
 use crate::upstream::failure::{Failure, Scope};
 use crate::upstream::unsolicited::Unsolicited;
 use crate::wire::headers::{LAST_EVENT_ID, SESSION_ID};
-
-use client::Client;
-use received::Received;
 
 pub(in crate::upstream) use answer::EventStream;
 
@@ -98,8 +93,8 @@ impl Endpoint {
         post_headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         post_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(Self(Arc::new(Inner {
-            client: Client::new(&config.url, surroundings.connect_timeout)?,
-            path: path(&config.url)?,
+            client: Client::new(&config.url, surroundings.connect_timeout).map_err(unusable)?,
+            path: path(&config.url).map_err(unusable)?,
             url: config.url.clone(),
             headers,
             post_headers,
@@ -210,7 +205,7 @@ impl Endpoint {
         let Inner { client, headers, post_headers, unsolicited, asides, tasks, runtime, .. } = &*self.0;
         Ok(Self(Arc::new(Inner {
             client: client.clone(),
-            path: path(&url)?,
+            path: path(&url).map_err(unusable)?,
             url,
             headers: headers.clone(),
             post_headers: post_headers.clone(),
@@ -352,7 +347,7 @@ impl Endpoint {
         match redirect(&first, &self.0.url)? {
             None => Ok(first),
             Some(url) => {
-                let second = self.send_to(&path(&url)?, &method, body, headers).await?;
+                let second = self.send_to(&path(&url).map_err(unusable)?, &method, body, headers).await?;
                 match second.status().is_redirection() {
                     true => Err(fault::redirected(second.status())),
                     false => Ok(second),
@@ -412,11 +407,9 @@ fn redirect(response: &Received, from: &Url) -> Result<Option<Url>, Failure> {
     }
 }
 
-/// The path and the query of a URL, as a request has them.
-fn path(url: &Url) -> Result<Uri, Failure> {
-    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let path: Result<Uri, _> = format!("{}{query}", url.path()).parse();
-    path.map_err(|error| Failure::unavailable("its URL cannot be used").because(error))
+fn unusable(error: Unusable) -> Failure {
+    let failure = Failure::unavailable(error.text);
+    if error.cause.is_empty() { failure } else { failure.because(error.cause) }
 }
 
 fn configured(config: &config::Http) -> Result<HeaderMap, Failure> {

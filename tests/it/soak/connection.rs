@@ -9,8 +9,8 @@ use crate::support::http::{Body, Head};
 use crate::support::json;
 use crate::support::turn::Received;
 
-/// After how long a rest the other side may well close it.
-const REST: Duration = Duration::from_secs(3);
+/// After how long a rest it is not used again: well before the gateway closes it (`header_timeout`).
+const REST: Duration = Duration::from_secs(1);
 
 /// A connection that is opened when it is needed.
 pub struct Connection {

@@ -33,6 +33,8 @@ pub struct World {
     pub ledger: Arc<Ledger>,
     pub gateway: Gateway,
     pub servers: Vec<Server>,
+    /// Those of the gateways that clients launch.
+    pub launched: [Upstream; 2],
     _neighbour: Upstream,
 }
 
@@ -59,13 +61,15 @@ impl World {
         });
         let mut config = Config::new()
             .set("log", json!({"level": "info"}))
-            .set("limits", json!({"message": "1MiB", "answer_timeout": "2s", "body_timeout": "1s", "header_timeout": "1s"}))
-            .set("sessions", json!({"idle_timeout": "4s", "keep_alive": "500ms"}))
+            .set("limits", json!({"message": "1MiB", "answer_timeout": "2s", "body_timeout": "1s", "header_timeout": "5s"}))
+            .set("sessions", json!({"idle_timeout": "2s", "keep_alive": "500ms", "resume_window": "2s"}))
             .upstream(NEIGHBOUR, &neighbour);
         for server in &servers {
             config = config.upstream_with(server.name, &server.up, keys.clone());
         }
-        Self { ledger, gateway: config.ready(), servers: servers.into(), _neighbour: neighbour }
+        let launched =
+            [server(Era::Legacy, "legacy", &ledger).stdio(), server(Era::Modern, "modern", &ledger).http()];
+        Self { launched, ledger, gateway: config.ready(), servers: servers.into(), _neighbour: neighbour }
     }
 }
 

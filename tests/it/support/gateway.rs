@@ -35,6 +35,7 @@ pub struct Gateway {
 pub struct Config {
     top: Map<String, Value>,
     env: Vec<(String, String)>,
+    launcher: Vec<String>,
 }
 
 impl Config {
@@ -45,7 +46,7 @@ impl Config {
             "log": {"format": "json", "level": "debug"}, "upstreams": {},
         });
         let Value::Object(top) = top else { unreachable!("an object") };
-        Self { top, env: Vec::new() }
+        Self { top, env: Vec::new(), launcher: Vec::new() }
     }
 
     /// Adds a scripted upstream under `name`.
@@ -92,6 +93,11 @@ impl Config {
         self
     }
 
+    /// Has the gateway started by another program: these words go before its own.
+    pub fn launched_by(self, words: &[&str]) -> Self {
+        Self { launcher: words.iter().map(|word| (*word).to_owned()).collect(), ..self }
+    }
+
     /// The variables of the gateway's environment.
     pub fn variables(&self) -> &[(String, String)] {
         &self.env
@@ -108,7 +114,8 @@ impl Config {
 
     /// Starts the gateway and waits until it listens.
     pub fn start(&self) -> Gateway {
-        Gateway::start_text(&self.text(), &self.env)
+        let folder = tempfile::tempdir().expect("a folder");
+        Gateway::start_under(&self.launcher, folder, &self.text(), &self.env)
     }
 
     /// Starts the gateway and waits until every upstream is ready.
@@ -183,9 +190,25 @@ impl Gateway {
 
     /// Starts in a folder that may hold files already.
     pub fn start_in(folder: tempfile::TempDir, config: &str, env: &[(String, String)]) -> Self {
+        Self::start_under(&[], folder, config, env)
+    }
+
+    /// The same, by another program.
+    fn start_under(
+        launcher: &[String],
+        folder: tempfile::TempDir,
+        config: &str,
+        env: &[(String, String)],
+    ) -> Self {
         let file = folder.path().join("gateway.yaml");
         std::fs::write(&file, config).expect("a file");
         let mut command = waypost(&["serve", "-c", "gateway.yaml"], folder.path());
+        if let [program, words @ ..] = launcher {
+            let inner = command;
+            command = Command::new(program);
+            command.args(words).arg(inner.get_program()).args(inner.get_args());
+            command.current_dir(folder.path()).stdin(Stdio::null());
+        }
         command.envs(env.iter().map(|(name, value)| (name, value)));
         command.stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().expect("the binary starts");

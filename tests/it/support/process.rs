@@ -12,6 +12,20 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// The children of a process that have ended and wait to be reaped, by the names of their programs.
+pub fn zombies(pid: u32) -> Vec<String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let ended =
+        pids.filter(|child| stat(*child).is_some_and(|(parent, state)| parent == pid && state == 'Z'));
+    ended.map(name).collect()
+}
+
+/// The name of the program of a process.
+pub fn name(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
 /// All living descendants of a process.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut found = children(pid);

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::time::{Instant, sleep};
 
-use super::{KILL_GRACE, POLL, TERM_GRACE};
+use super::{KILL_GRACE, POLL, TERM_GRACE, orphans};
 
 /// The command of Waypost that is the guard.
 pub(crate) const COMMAND: &str = "__guard";
@@ -91,7 +91,8 @@ impl Guard {
     }
 
     fn start(&mut self) -> std::io::Result<()> {
-        let mut child = command()?.spawn()?;
+        let mut command = command()?;
+        let mut child = orphans::own(|| command.spawn(), |child| Some(child.id()))?;
         let Some(mut input) = child.stdin.take() else { return Ok(()) };
         let all: String = self.groups.iter().map(|pid| format!("+{pid}\n")).collect();
         input.write_all(all.as_bytes())?;

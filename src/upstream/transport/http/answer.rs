@@ -9,11 +9,11 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use tokio::time::{sleep, timeout};
 
-use super::received::Received;
 use super::{Endpoint, fault};
 use crate::exchange::Share;
 use crate::gateway::GatewayErrorKind;
 use crate::mcp::{Body, Message, Request, Response};
+use crate::outbound::Received;
 use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
 use crate::upstream::listener::{Concern, Listener};

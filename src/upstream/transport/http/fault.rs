@@ -7,9 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 
-use super::client::SendError;
-use super::dial::{DialError, source_of};
-use super::received::{ReadError, Received};
+use crate::outbound::{DialError, ReadError, Received, SendError, chain, source_of};
 use crate::upstream::failure::Failure;
 
 /// The longest wait that is believed.
@@ -87,16 +85,4 @@ fn retry_after(response: &Received) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     let seconds = value.trim().parse().ok().map(Duration::from_secs)?;
     Some(seconds.min(LONGEST_WAIT))
-}
-
-/// An error and its sources on one line.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }

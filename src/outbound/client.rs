@@ -26,9 +26,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
+use super::Unusable;
 use super::dial::{DialError, Dialer, KEEP_ALIVE, Opened, Protocol, Stream, source_of};
 use super::received::Received;
-use crate::upstream::failure::Failure;
 
 /// How many connections rest at the most; one more is closed after its use.
 const RESTING: usize = 1024;
@@ -56,7 +56,7 @@ type Driver = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SendError {
+pub(crate) enum SendError {
     /// There is no connection, so nothing was sent.
     #[error("no connection")]
     Unconnected(#[source] DialError),
@@ -67,7 +67,7 @@ pub(super) enum SendError {
 
 /// What speaks with one origin. Its connections end with its last clone, but for those in use.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(crate) struct Client {
     pool: Arc<Pool>,
     _rounds: Arc<DropGuard>,
 }
@@ -109,12 +109,12 @@ impl Client {
     ///
     /// # Errors
     /// If TLS, or the proxy of the environment, cannot be set up.
-    pub(super) fn new(url: &Url, connect_timeout: Duration) -> Result<Self, Failure> {
+    pub(crate) fn new(url: &Url, connect_timeout: Duration) -> Result<Self, Unusable> {
         Self::through(&Matcher::from_env(), url, connect_timeout)
     }
 
     /// The same with other proxies than those of the environment.
-    fn through(proxies: &Matcher, url: &Url, connect_timeout: Duration) -> Result<Self, Failure> {
+    fn through(proxies: &Matcher, url: &Url, connect_timeout: Duration) -> Result<Self, Unusable> {
         let dialer = Dialer::new(proxies, url, connect_timeout)?;
         let parts = url.as_str().parse::<Uri>().map(Uri::into_parts).unwrap_or_default();
         let host = parts.authority.as_ref().and_then(|name| HeaderValue::from_str(name.as_str()).ok());
@@ -142,7 +142,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`SendError`].
-    pub(super) async fn send(&self, request: Outbound) -> Result<Received, SendError> {
+    pub(crate) async fn send(&self, request: Outbound) -> Result<Received, SendError> {
         let mut tries = 0;
         let mut request = request;
         loop {

@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 use tower::Service;
 use url::{Host, Url};
 
-use crate::upstream::failure::Failure;
+use super::Unusable;
 
 /// How long an idle TCP connection goes without a sign of life.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ pub(super) enum Protocol {
 
 /// Why no connection came about. Nothing was sent that a server could have executed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DialError {
+pub(crate) enum DialError {
     #[error("the time is up")]
     Late,
     #[error("the name does not resolve")]
@@ -103,8 +103,9 @@ impl Dialer {
     ///
     /// # Errors
     /// If TLS cannot be set up, or the proxy of the environment is of a kind that is not spoken.
-    pub(super) fn new(proxies: &Matcher, url: &Url, limit: Duration) -> Result<Self, Failure> {
-        let origin: Uri = url.as_str().parse().map_err(|error| unusable("its URL cannot be used", &error))?;
+    pub(super) fn new(proxies: &Matcher, url: &Url, limit: Duration) -> Result<Self, Unusable> {
+        let origin: Uri =
+            url.as_str().parse().map_err(|error| Unusable::because("its URL cannot be used", &error))?;
         let proxy = match is_local(url) {
             true => None,
             false => Proxy::of(proxies, &origin)?,
@@ -167,13 +168,13 @@ impl Dialer {
 }
 
 impl Tls {
-    fn new(origin: &Uri, protocols: &[&[u8]]) -> Result<Self, Failure> {
+    fn new(origin: &Uri, protocols: &[&[u8]]) -> Result<Self, Unusable> {
         let text = "its TLS client could not be set up";
         let host = origin.host().unwrap_or_default();
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| unusable(text, &error))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| Unusable::because(text, &error))?;
         let verifying = rustls::ClientConfig::builder().with_platform_verifier();
-        let mut config = verifying.map_err(|error| unusable(text, &error))?.with_no_client_auth();
+        let mut config = verifying.map_err(|error| Unusable::because(text, &error))?.with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })
     }
@@ -189,7 +190,7 @@ impl Tls {
 }
 
 impl Proxy {
-    fn of(proxies: &Matcher, origin: &Uri) -> Result<Option<Self>, Failure> {
+    fn of(proxies: &Matcher, origin: &Uri) -> Result<Option<Self>, Unusable> {
         let Some(found) = proxies.intercept(origin) else { return Ok(None) };
         let address = found.uri().clone();
         let tls = match address.scheme_str() {
@@ -197,7 +198,7 @@ impl Proxy {
             Some("https") => Some(Tls::new(&address, &[])?),
             Some(_) => {
                 let text = "the proxy of the environment is of a kind that is not spoken: use http or https";
-                return Err(Failure::unavailable(text));
+                return Err(Unusable { text, cause: String::new() });
             }
         };
         Ok(Some(Self { address, credentials: found.basic_auth().cloned(), tls }))
@@ -258,7 +259,7 @@ impl Service<Name> for Resolver {
 }
 
 /// The first cause of an error that is a `T`.
-pub(super) fn source_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+pub(crate) fn source_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let mut source = Some(error);
     while let Some(error) = source {
         if let Some(found) = error.downcast_ref() {
@@ -277,8 +278,4 @@ fn is_local(url: &Url) -> bool {
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     }
-}
-
-fn unusable(text: &'static str, error: &(dyn Error + 'static)) -> Failure {
-    Failure::unavailable(text).because(super::fault::chain(error))
 }

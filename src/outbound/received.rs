@@ -20,7 +20,7 @@ use super::client::{Link, Pool};
 const PORTION: usize = 1024;
 
 /// An answer that is being received. Dropped before its end, it closes its connection.
-pub(super) struct Received {
+pub(crate) struct Received {
     head: Parts,
     body: Incoming,
     /// The connection, where it is not driven by somebody else, and where it goes after the body.
@@ -30,7 +30,7 @@ pub(super) struct Received {
 
 /// Why a body broke off.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
+pub(crate) enum ReadError {
     #[error(transparent)]
     Http(hyper::Error),
     #[error("it is not compressed as it says")]
@@ -54,11 +54,11 @@ impl Received {
         received
     }
 
-    pub(super) fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         self.head.status
     }
 
-    pub(super) fn headers(&self) -> &HeaderMap {
+    pub(crate) fn headers(&self) -> &HeaderMap {
         &self.head.headers
     }
 
@@ -66,7 +66,7 @@ impl Received {
     ///
     /// # Errors
     /// If the body breaks off.
-    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
         loop {
             if let Some(gzip) = &mut self.gzip
                 && let Some(decoded) = gzip.next()?
