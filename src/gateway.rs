@@ -21,6 +21,7 @@ mod record;
 mod refresh;
 mod rewrite;
 mod send;
+mod statuses;
 mod succession;
 mod task_list;
 mod tasks;

@@ -308,6 +308,10 @@ impl Session {
         now: u64,
     ) -> Self {
         let capabilities = from_legacy::capabilities(Some(&handshake), Asking::Possible);
+        let following = match version.has_tasks_by_caller() {
+            true => Following::with_tasks(Arc::clone(&id)),
+            false => Following::default(),
+        };
         Self {
             peer: Arc::new(CallerSession::new(Arc::clone(&id), capabilities)),
             id,
@@ -317,7 +321,7 @@ impl Session {
             handshake,
             level: Mutex::default(),
             seen: Mutex::default(),
-            following: Arc::default(),
+            following: Arc::new(following),
             stream: Mutex::default(),
             ended: CancellationToken::new(),
             issued_ms: now,

@@ -284,6 +284,7 @@ impl Listening {
             Voice::Subscription(id) => Some(tag(id, None)),
         };
         let (method, uri) = match change {
+            Change::Task(said) => return said,
             Change::List(kind) => (kind.changed(), None),
             Change::Resource(uri) => ("notifications/resources/updated", Some(quoted(&uri))),
         };

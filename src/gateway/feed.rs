@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::{Credentials, Following, Gateway, Health, Offer};
@@ -21,6 +22,8 @@ pub enum Change {
     List(ListKind),
     /// A resource that the client follows was updated, or one below it: its URI as the client knows it.
     Resource(Arc<str>),
+    /// A server says how a task of the client is: the whole message.
+    Task(Bytes),
 }
 
 /// Wakes those who listen, some time after something was swapped.
@@ -179,10 +182,14 @@ impl Watch {
                 self.seen.note(*kind, digest);
             }
         }
-        found.map(Change::List).or_else(|| {
+        let resource = || {
             let current = self.gateway.current.load();
-            let known = (&*self.gateway.config, &**current);
-            self.following.next(known, &self.principal).map(Change::Resource)
-        })
+            self.following.next((&*self.gateway.config, &**current), &self.principal)
+        };
+        let task = || self.following.status(&self.gateway, &self.principal);
+        found
+            .map(Change::List)
+            .or_else(|| resource().map(Change::Resource))
+            .or_else(|| task().map(Change::Task))
     }
 }

@@ -1,4 +1,4 @@
-//! The resources of one upstream that clients follow: where the middle says what is wanted, and the upstream
+//! What clients follow of one upstream, resources and tasks: where the middle says what is wanted, and the upstream
 //! what became of it and what has changed.
 //!
 //! Each resource is counted, and asked for once however many follow it. An update is a number that grows; who
@@ -14,7 +14,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::error::GatewayError;
+use super::statuses::Statuses;
 use crate::exchange::Outcome;
+use crate::mcp::Notification;
 
 /// How long a resource that nobody follows any more is kept: a client that changes its mind, or comes back,
 /// costs the server nothing.
@@ -40,6 +42,7 @@ pub struct Followed {
     wishes: watch::Sender<()>,
     verdicts: watch::Sender<()>,
     news: watch::Sender<()>,
+    statuses: Mutex<Statuses>,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +90,13 @@ pub(super) struct Follow {
 impl Default for Followed {
     fn default() -> Self {
         let channel = || watch::Sender::new(());
-        Self { table: Mutex::default(), wishes: channel(), verdicts: channel(), news: channel() }
+        Self {
+            table: Mutex::default(),
+            wishes: channel(),
+            verdicts: channel(),
+            news: channel(),
+            statuses: Mutex::default(),
+        }
     }
 }
 
@@ -171,6 +180,12 @@ impl Followed {
         }
     }
 
+    /// The server says how one of its tasks is. What it said of that task before is forgotten.
+    pub fn task_status(&self, task: &str, said: Notification) {
+        self.statuses.lock().unwrap_or_else(PoisonError::into_inner).note(task, said);
+        self.news.send_replace(());
+    }
+
     /// Updates may have been missed, though the upstream still tells: one of each resource is told.
     pub fn doubt(&self) {
         let mut table = self.lock();
@@ -201,6 +216,16 @@ impl Followed {
 
 /// The side of the middle.
 impl Followed {
+    /// The number of what was said last of a task.
+    pub(super) fn last_status(&self) -> u64 {
+        self.statuses.lock().unwrap_or_else(PoisonError::into_inner).last()
+    }
+
+    /// What was said of a task first after that with the number `seen`, and its own number.
+    pub(super) fn status_after(&self, seen: u64) -> Option<(u64, Notification)> {
+        self.statuses.lock().unwrap_or_else(PoisonError::into_inner).after(seen)
+    }
+
     /// Changes whenever a resource that is followed was updated.
     pub(super) fn news(&self) -> watch::Receiver<()> {
         self.news.subscribe()

@@ -2,8 +2,10 @@
 //!
 //! Must not know: how its client asks, and how it is told.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::is_admitted;
@@ -21,13 +23,19 @@ use crate::telemetry::Subscribed;
 /// The resources that one session, or one subscription, follows. What is in it is given back when it is
 /// dropped, or [`Following::clear`]ed. At most `limits.subscriptions_per_session` of them.
 #[derive(Debug, Default)]
-pub struct Following(Mutex<Followees>);
+pub struct Following {
+    followees: Mutex<Followees>,
+    /// The session that hears of its tasks, if it does.
+    session: Option<Arc<str>>,
+}
 
 #[derive(Debug, Default)]
 struct Followees {
     all: Vec<Followee>,
     /// How many updates were given out.
     given: u64,
+    /// By upstream: the last word on a task that was looked at.
+    statuses: HashMap<usize, u64>,
 }
 
 /// One resource that a client follows.
@@ -101,6 +109,12 @@ impl Gateway {
 }
 
 impl Following {
+    /// What a session follows that also hears how its tasks are.
+    #[must_use]
+    pub fn with_tasks(session: Arc<str>) -> Self {
+        Self { followees: Mutex::default(), session: Some(session) }
+    }
+
     /// Takes a place for what an admitted call wants to follow.
     fn enter<'a>(
         &'a self,
@@ -172,7 +186,7 @@ impl Following {
         (config, current): (&Config, &Current),
         principal: &Principal,
     ) -> Option<Arc<str>> {
-        let Followees { all, given } = &mut *self.lock();
+        let Followees { all, given, .. } = &mut *self.lock();
         all.iter_mut().find_map(|followee| {
             let uri = followee.next((config, current), principal)?;
             *given += 1;
@@ -181,8 +195,26 @@ impl Following {
         })
     }
 
+    /// The next word on a task of this session that was not given out yet, as its client knows the task. What was
+    /// said before the first time is left out.
+    pub(super) fn status(&self, gateway: &Gateway, principal: &Principal) -> Option<Bytes> {
+        let session = self.session.as_ref()?;
+        let mut followees = self.lock();
+        for (index, upstream) in gateway.upstreams.iter().enumerate() {
+            let followed = upstream.followed();
+            let seen = followees.statuses.entry(index).or_insert_with(|| followed.last_status());
+            while let Some((number, said)) = followed.status_after(*seen) {
+                *seen = number;
+                if let Some(text) = gateway.own_status((principal, session), index, &said) {
+                    return Some(text);
+                }
+            }
+        }
+        None
+    }
+
     fn lock(&self) -> MutexGuard<'_, Followees> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.followees.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

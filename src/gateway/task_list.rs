@@ -17,7 +17,7 @@ use super::{Current, Gateway, Health};
 use crate::config::Config;
 use crate::exchange::{Answer, Call, Principal};
 use crate::mcp::task::{self, TASK_ID};
-use crate::mcp::{Body, Draft, ObjectView, Raw, Request, Response, TaskMode, elements};
+use crate::mcp::{Body, Draft, Notification, ObjectView, Raw, Request, Response, TaskMode, elements};
 use crate::telemetry::Table;
 
 /// The tasks that each principal made or used last; `limits.listed_tasks` of each at the most.
@@ -30,9 +30,18 @@ pub(super) struct OwnTasks {
 /// The tasks of one principal.
 #[derive(Debug, Default)]
 struct Recent {
-    /// By upstream and the upstream's own id: the tool that made it, and when it was used.
-    tasks: HashMap<(usize, Arc<str>), (Arc<str>, u64)>,
+    /// By upstream and the upstream's own id.
+    tasks: HashMap<(usize, Arc<str>), Own>,
     uses: u64,
+}
+
+#[derive(Debug)]
+struct Own {
+    /// The tool that made it.
+    tool: Arc<str>,
+    used: u64,
+    /// The session that made or used it last.
+    session: Option<Arc<str>>,
 }
 
 impl OwnTasks {
@@ -40,20 +49,21 @@ impl OwnTasks {
         Self { most: config.limits.listed_tasks, of: Mutex::default() }
     }
 
-    /// Notes that a principal, who is somebody, made or used a task.
-    pub(super) fn note(&self, made: &Made<'_>, native: &str) {
+    /// Notes that a principal made or used a task.
+    pub(super) fn note(&self, made: &Made<'_>, native: &str, session: Option<&Arc<str>>) {
         let mut all = self.lock();
         let recent = all.entry(Arc::clone(&made.principal.name)).or_default();
         recent.uses += 1;
         let used = recent.uses;
-        recent.tasks.insert((made.upstream, native.into()), (made.tool.into(), used));
+        let own = Own { tool: made.tool.into(), used, session: session.cloned() };
+        recent.tasks.insert((made.upstream, native.into()), own);
         if recent.tasks.len() > self.most {
             // Several at once, so that a full memory is not searched for each new task.
-            let mut uses: Vec<u64> = recent.tasks.values().map(|(_, used)| *used).collect();
+            let mut uses: Vec<u64> = recent.tasks.values().map(|own| own.used).collect();
             uses.sort_unstable();
             let keep = self.most - self.most / 8;
             let oldest = uses.get(uses.len().saturating_sub(keep)).copied().unwrap_or_default();
-            recent.tasks.retain(|_, (_, used)| *used >= oldest);
+            recent.tasks.retain(|_, own| own.used >= oldest);
         }
     }
 
@@ -66,7 +76,19 @@ impl OwnTasks {
     fn tool(&self, principal: &Principal, upstream: usize, native: &str) -> Option<Arc<str>> {
         let all = self.lock();
         let recent = all.get(&principal.name)?;
-        recent.tasks.get(&(upstream, native.into())).map(|(tool, _)| Arc::clone(tool))
+        recent.tasks.get(&(upstream, native.into())).map(|own| Arc::clone(&own.tool))
+    }
+
+    /// The same, if it was this session that made or used the task last.
+    fn tool_of(
+        &self,
+        (principal, session): (&Principal, &Arc<str>),
+        upstream: usize,
+        native: &str,
+    ) -> Option<Arc<str>> {
+        let all = self.lock();
+        let own = all.get(&principal.name)?.tasks.get(&(upstream, native.into()))?;
+        (own.session.as_ref() == Some(session)).then(|| Arc::clone(&own.tool))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Recent>> {
@@ -89,12 +111,8 @@ struct Onward {
 
 impl Gateway {
     /// Notes that a principal made or used a task.
-    pub(super) fn note_task(&self, made: &Made<'_>, native: &str) {
-        // What nobody in particular made may be anybody's.
-        if self.config.clients.get(made.principal.client).is_none_or(|client| client.is_anonymous) {
-            return;
-        }
-        self.lineage.own_tasks.note(made, native);
+    pub(super) fn note_task(&self, made: &Made<'_>, native: &str, session: Option<&Arc<str>>) {
+        self.lineage.own_tasks.note(made, native, session);
         self.metrics.set_entries(Table::ListedTasks, self.lineage.own_tasks.len());
     }
 
@@ -177,6 +195,8 @@ impl Gateway {
     fn own_entry(&self, used: &Used, entry: &Bytes) -> Option<Bytes> {
         let view = ObjectView::of(entry);
         let native = view.string(entry, TASK_ID)?;
+        // What nobody in particular made may be anybody's.
+        self.config.clients.get(used.principal.client).filter(|client| !client.is_anonymous)?;
         let tool = self.lineage.own_tasks.tool(&used.principal, used.upstream, &native)?;
         self.admits_task(&used.principal, used.upstream, &tool).then_some(())?;
         let mode = TaskMode::ByCaller;
@@ -184,6 +204,27 @@ impl Gateway {
         let id = self.expose_task(&made, &native)?;
         let mut draft = Draft::new(entry.clone());
         draft.edit_object(&view, &[(TASK_ID, Some(Raw::from_text(&id).bytes().clone()))]);
+        Some(draft.finish())
+    }
+
+    /// What an upstream says of one of its tasks, under the id that its owner has; `None` if it is not of this
+    /// session, or the rules do not let it use the task any more.
+    pub(super) fn own_status(
+        &self,
+        (principal, session): (&Principal, &Arc<str>),
+        upstream: usize,
+        said: &Notification,
+    ) -> Option<Bytes> {
+        let native = said.param_string(TASK_ID)?;
+        let tool = self.lineage.own_tasks.tool_of((principal, session), upstream, &native)?;
+        self.admits_task(principal, upstream, &tool).then_some(())?;
+        let made = Made { principal, upstream, tool: &tool, mode: TaskMode::ByCaller };
+        let id = Raw::from_text(&self.expose_task(&made, &native)?);
+        let mut draft = Draft::new(said.text.clone());
+        for span in task::told(&said.params, &said.text) {
+            // One that names another task, too, is nobody's.
+            (task::id_at(&said.text, &span)? == native).then(|| draft.replace(span, id.bytes().clone()))?;
+        }
         Some(draft.finish())
     }
 
@@ -212,7 +253,8 @@ mod tests {
         let alice = Principal::new(0, "alice");
         let bob = Principal::new(1, "bob");
         let note = |principal: &Principal, native: &str| {
-            own.note(&Made { principal, upstream: 1, tool: "slow", mode: TaskMode::ByCaller }, native);
+            let made = Made { principal, upstream: 1, tool: "slow", mode: TaskMode::ByCaller };
+            own.note(&made, native, Some(&"s".into()));
         };
         note(&bob, "his");
         for number in 0..8 {
@@ -227,5 +269,7 @@ mod tests {
         assert_eq!(own.tool(&alice, 0, "task-8"), None, "another upstream's");
         assert_eq!(own.tool(&alice, 1, "his"), None, "another's");
         assert_eq!(own.tool(&bob, 1, "his").as_deref(), Some("slow"));
+        assert_eq!(own.tool_of((&bob, &"s".into()), 1, "his").as_deref(), Some("slow"));
+        assert_eq!(own.tool_of((&bob, &"t".into()), 1, "his"), None, "another session's");
     }
 }

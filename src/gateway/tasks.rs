@@ -125,7 +125,7 @@ impl Gateway {
         if sealed.mode == TaskMode::ByCaller {
             let (tool, mode) = (&*sealed.tool, sealed.mode);
             let made = Made { principal: &call.principal, upstream: upstream.index, tool, mode };
-            self.note_task(&made, &sealed.native);
+            self.note_task(&made, &sealed.native, call.session.as_ref());
         }
         let target = Target { upstream: upstream.index, native: (&*sealed.native).into() };
         Ok((Grant { target }, exposed.into()))
@@ -207,7 +207,7 @@ impl Gateway {
         let id = native.and_then(|native| {
             let id = self.expose_task(&made, &native)?;
             if mode == TaskMode::ByCaller {
-                self.note_task(&made, &native);
+                self.note_task(&made, &native, task.session.as_ref());
             }
             Some(id)
         });
@@ -244,6 +244,7 @@ pub(super) struct Used {
     pub(super) upstream: usize,
     /// The native id of the task, or name of the tool.
     native: Arc<str>,
+    session: Option<Arc<str>>,
 }
 
 impl Used {
@@ -268,6 +269,7 @@ impl Used {
             principal: call.principal.clone(),
             upstream: target.upstream,
             native: Arc::clone(&target.native),
+            session: call.session.clone(),
         }
     }
 

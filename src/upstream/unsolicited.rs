@@ -14,6 +14,7 @@ use super::outside::Outside;
 use super::question::WayBack;
 use crate::exchange::Outcome;
 use crate::gateway::{Consent, Followed};
+use crate::mcp::task;
 use crate::mcp::{Code, Id, ListKind, Notification, PerKind, Raw, Request, code_of, key};
 use crate::telemetry::{EventMissed, Metrics, SubscriptionLost, UpstreamNoise};
 use crate::translate::hello::strings;
@@ -156,6 +157,10 @@ impl Unsolicited {
             }
             "notifications/resources/updated" => match notification.param_string("uri") {
                 Some(uri) => self.followed.updated(&uri),
+                None => self.noise(&notification.text),
+            },
+            "notifications/tasks/status" => match notification.param_string(task::TASK_ID) {
+                Some(task) => self.followed.task_status(&task, notification.clone()),
                 None => self.noise(&notification.text),
             },
             "notifications/subscriptions/acknowledged" => self.acknowledged(notification),

@@ -425,6 +425,35 @@ fn task_05_questions_and_events_of_a_task_bear_the_id_of_their_client() {
     assert!(stream.event().is_none());
 }
 
+/// Two sessions of one client: only the one that made the task hears how it is, wherever the server says so.
+#[test]
+fn the_status_of_a_task_reaches_its_session_alone() {
+    for transport in Transport::LEGACY {
+        let script = tasking(Era::Legacy, "up").form(Form::Sse("\n")).on("tasks/get", |turn| {
+            let id = string(&turn.text, &["params", "taskId"]).unwrap();
+            for task in ["up-of-nobody", &id] {
+                turn.send(&format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{{"x":1.50e2,"taskId":"{task}","status":"working",{TIMES}}}}}"#
+                ));
+            }
+            turn.ok(&format!(r#"{{"taskId":"{id}","status":"working",{TIMES}}}"#));
+        });
+        let up = script.over(transport);
+        let gateway = Config::new().upstream("up", &up).ready();
+        let (owner, other) = (Client::legacy(&gateway), Client::legacy(&gateway));
+        let (mut hears, mut hears_not) = (owner.listening(), other.listening());
+        let id = id_of(&start(&owner, "up__slow", "x"));
+        assert_eq!(ask(&owner, "tasks/get", &id)["result"]["status"], "working");
+        let event = hears.event().expect("a status");
+        let said: Value = serde_json::from_str(&event.data).unwrap();
+        assert_eq!(said["method"], "notifications/tasks/status", "{transport:?}: {said}");
+        assert_eq!(said["params"]["taskId"], *id, "{said}");
+        assert!(event.data.contains(r#""x":1.50e2,"#), "the rest is untouched: {}", event.data);
+        let quiet = std::time::Duration::from_millis(300);
+        assert!(hears.is_silent(quiet) && hears_not.is_silent(quiet), "{transport:?}");
+    }
+}
+
 /// All pages of a client's list of tasks: the entries, as text.
 fn listed(client: &Client) -> Vec<String> {
     let (mut found, mut params) = (Vec::new(), "{}".to_owned());
