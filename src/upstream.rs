@@ -14,12 +14,14 @@ mod outside;
 mod parked;
 mod pool;
 mod probe;
+mod pulse;
 mod question;
 mod seats;
 mod supervise;
 mod tenancy;
 mod transport;
 mod unsolicited;
+mod usage;
 mod wire;
 
 #[cfg(test)]
@@ -49,6 +51,7 @@ use parked::{Carried, Place};
 use pool::{Checkout, Grounds, Pool};
 use probe::Dialer;
 use supervise::{Desk, Supervisor};
+use usage::Usage;
 
 pub use parked::Parking;
 pub(crate) use transport::child::guard;
@@ -86,7 +89,7 @@ pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking
     let metrics = Arc::clone(parking.metrics());
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
-    let desk = Arc::new(Desk::new());
+    let desk = Arc::new(Desk::new(config.idle_stop().map(|_| Usage::new())));
     let followed: Arc<Followed> = Arc::default();
     let patience = Patience {
         time: limits.answer_timeout,
@@ -106,6 +109,7 @@ pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking
         bounds: Bounds::from(limits),
     };
     let name = Arc::clone(&config.name);
+    let idle_timeout = gateway.sessions.idle_timeout;
     let dialer = Arc::new(dialer);
     let pool = Pool::new(Grounds {
         config: Arc::clone(&config),
@@ -113,7 +117,7 @@ pub fn start(config: Arc<UpstreamConfig>, gateway: &Config, parking: Arc<Parking
         dialer: Arc::clone(&dialer),
         tasks: tasks.clone(),
         stop: stop.clone(),
-        idle: gateway.sessions.idle_timeout,
+        idle: config.idle_stop().map_or(idle_timeout, |idle| idle.min(idle_timeout)),
         anonymous: gateway.clients.iter().position(|client| client.is_anonymous),
     });
     let supervisor = Supervisor {
@@ -153,7 +157,7 @@ impl Connector {
             return self.parking.resume(resumed, call, &place).await;
         }
         if call.method == Method::ResourcesSubscribe {
-            return self.agree(&*self.desk.checkout(deadline).await?, native).await;
+            return self.agree(&self.desk.checkout(deadline).await?.connection, native).await;
         }
         let checkout = self.checkout(&call, deadline).await?.sit(call.principal.client, deadline).await?;
         let connection = &checkout.connection;
@@ -176,10 +180,15 @@ impl Connector {
         if let Some(own) = self.pool.as_ref().and_then(|pool| pool.find(call)) {
             return Ok(own);
         }
+        match &self.pool {
+            // The process that the lists are read from is not needed.
+            Some(pool) if self.desk.is_idle() => return pool.open(call, deadline).await,
+            Some(_) | None => {}
+        }
         let shared = self.desk.checkout(deadline).await?;
         match &self.pool {
-            Some(pool) if shared.has_state() => pool.open(call, deadline).await,
-            Some(_) | None => Ok(Checkout::shared(shared)),
+            Some(pool) if shared.connection.has_state() => pool.open(call, deadline).await,
+            Some(_) | None => Ok(shared),
         }
     }
 

@@ -80,6 +80,7 @@ fn upstream(state: &AdminState, (name, offer): &(Arc<str>, Arc<Offer>), now: Ins
     match &offer.health {
         Health::Connecting => shown,
         Health::Ready => Upstream { state: "ready", ..shown },
+        Health::Idle => Upstream { state: "idle", ..shown },
         Health::Down { reason, since, retry_at, failures } => Upstream {
             state: if *failures < CRASH_LOOP { "down" } else { "crash_looping" },
             reason: Some(reason.to_string()),

@@ -7,6 +7,7 @@ mod client;
 mod command;
 mod identity;
 mod listen;
+mod process;
 mod resilience;
 mod role;
 mod secret;

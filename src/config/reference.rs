@@ -10,6 +10,7 @@ mod foreign;
 mod gateway;
 mod identity;
 mod markdown;
+mod process;
 mod resilience;
 mod upstream;
 
@@ -19,6 +20,7 @@ pub(crate) use client::*;
 pub(crate) use foreign::*;
 pub(crate) use gateway::*;
 pub(crate) use identity::*;
+pub(crate) use process::*;
 pub(crate) use resilience::*;
 pub(crate) use upstream::*;
 

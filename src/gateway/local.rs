@@ -72,8 +72,8 @@ impl Gateway {
     /// whole private. A part that does not say how long, or is not there yet, makes it zero.
     fn caching(&self, kind: ListKind, offers: &[Arc<Offer>]) -> (Duration, CacheScope) {
         let fresh = |offer: &Arc<Offer>| match offer.health {
-            Health::Ready if !offer.lists.kind(kind).is_served => None,
-            Health::Ready => Some(offer.lists.kind(kind).ttl.unwrap_or_default()),
+            Health::Ready | Health::Idle if !offer.lists.kind(kind).is_served => None,
+            Health::Ready | Health::Idle => Some(offer.lists.kind(kind).ttl.unwrap_or_default()),
             Health::Connecting | Health::Down { .. } => Some(Duration::ZERO),
         };
         let ttl = offers.iter().filter_map(fresh).min().unwrap_or_default();

@@ -9,7 +9,7 @@ use futures_util::future::select_all;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{Current, Gateway, Health, Offer};
+use super::{Current, Gateway, Offer};
 use crate::catalog::{Snapshot, Source};
 use crate::config::{ClientConfig, Filter, Pattern, Rules};
 use crate::mcp::{ListKind, PerKind};
@@ -85,7 +85,7 @@ impl Gateway {
                     .emit(&self.metrics);
             }
         }
-        let is_ready = |offer: &Arc<Offer>| matches!(offer.health, Health::Ready);
+        let is_ready = |offer: &Arc<Offer>| offer.health.takes_calls();
         for (upstream, offer) in self.config.upstreams.iter().zip(offers).filter(|(_, offer)| is_ready(offer))
         {
             for (kind, key) in FILTERED {

@@ -51,6 +51,7 @@ pub(crate) static UPSTREAM: Table = Table {
         &super::RETRY,
         &GRACE,
         &REFRESH,
+        &super::PROCESS_KEY,
         &ISOLATION,
         &MAX_CONNECTIONS,
         &MAX_CONCURRENCY,
@@ -84,6 +85,7 @@ pub(crate) static DEFAULTS: Table = Table {
         &super::RETRY,
         &GRACE,
         &REFRESH,
+        &super::PROCESS_KEY,
         &ISOLATION,
         &MAX_CONNECTIONS,
         &MAX_CONCURRENCY,
@@ -103,8 +105,7 @@ upstreams:
 ",
 };
 
-const LATER: &[&str] =
-    &["process", "forward_headers", "validate_arguments", "deny_private_addresses", "ca_file"];
+const LATER: &[&str] = &["forward_headers", "validate_arguments", "deny_private_addresses", "ca_file"];
 
 const ALIASES: &[(&str, &str)] = &[
     ("cmd", "command"),
