@@ -4,6 +4,7 @@
 //! messages, calls in flight end, children end.
 
 mod look;
+mod service;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     running.endpoint.spawn(downstream::serve(mcp, Arc::clone(&running.gateway), stop));
     running.readiness.enter(Phase::Serving);
     Listening { mcp: address, admin: running.admin, upstreams: count }.emit();
+    service::is_ready();
     running.run(signals).await;
     Ok(())
 }
@@ -205,6 +207,7 @@ impl Running {
     /// Ends calls in flight within `drain_timeout`, then the upstreams, then the rest.
     async fn drain(&self) {
         self.readiness.enter(Phase::Draining);
+        service::is_stopping();
         let _timed_out = tokio::time::timeout(self.config.drain_timeout, self.endpoint.end()).await;
         let ends = self.upstreams.iter().map(|upstream| upstream.stop());
         let ends = futures_util::future::join_all(ends);

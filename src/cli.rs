@@ -126,18 +126,25 @@ fn serve(path: &Path, task: impl AsyncFnOnce(config::Config) -> anyhow::Result<(
         Ok(loaded) => loaded,
         Err(problems) => return fail(&problems),
     };
-    if let Err(error) = telemetry::init(&loaded.config.log) {
-        return fail(&error);
-    }
+    let log = match telemetry::init(&loaded.config.log) {
+        Ok(log) => log,
+        Err(error) => return fail(&error),
+    };
     for warning in &loaded.warnings {
         tracing::warn!(target: "waypost::config", event = "config_warning", reason = %warning);
     }
     let _already_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    run_to_end(task(loaded.config))
+    let end = on_runtime(task(loaded.config));
+    drop(log);
+    exit_code(end)
 }
 
 fn run_to_end(task: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
-    match on_runtime(task) {
+    exit_code(on_runtime(task))
+}
+
+fn exit_code(end: anyhow::Result<()>) -> ExitCode {
+    match end {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }

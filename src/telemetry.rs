@@ -16,6 +16,7 @@ mod process;
 mod subscriptions;
 mod throttle;
 mod trouble;
+mod writer;
 
 pub use asks::{ParkedCalls, QuestionsAsked};
 pub use children::{ProcessOverBounds, UpstreamIdle};
@@ -24,9 +25,11 @@ pub use events::{
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,
     UpstreamStderr, UpstreamUnlisted,
 };
-pub use lifecycle::{Launched, ListenFailed, Listening, RuleUnmatched, SignalIgnored, Stopped, Stopping};
+pub use lifecycle::{
+    Launched, ListenFailed, Listening, RuleUnmatched, ServiceUntold, SignalIgnored, Stopped, Stopping,
+};
 pub use list::metrics_reference;
-pub use log::{LogError, check_level, init};
+pub use log::{LogError, OpenLog, check_level, init};
 pub use metrics::{
     InFlight, LimitScope, METRICS_CONTENT_TYPE, Metrics, OpenStream, OwnConnection, StreamKind, Subscribed,
 };

@@ -56,6 +56,20 @@ pub struct SignalIgnored {
     pub signal: &'static str,
 }
 
+/// The service manager that started the gateway could not be told where it is.
+#[derive(Debug)]
+pub struct ServiceUntold<'a> {
+    /// Why.
+    pub reason: &'a str,
+}
+
+/// Lines of the log found no room, as nobody took those before them.
+#[derive(Debug)]
+pub(super) struct LogLinesDropped {
+    /// How many.
+    pub(super) lines: u64,
+}
+
 /// The gateway has ended.
 #[derive(Debug)]
 pub struct Stopped {
@@ -128,6 +142,25 @@ impl SignalIgnored {
             event = "signal_ignored",
             signal = self.signal,
             reason = "the configuration is read at start; restart to change it",
+        );
+    }
+}
+
+impl ServiceUntold<'_> {
+    /// Logs.
+    pub fn emit(&self) {
+        warn!(target: "waypost", event = "service_untold", reason = self.reason);
+    }
+}
+
+impl LogLinesDropped {
+    /// Logs.
+    pub(super) fn emit(&self) {
+        warn!(
+            target: "waypost",
+            event = "log_lines_dropped",
+            lines = self.lines,
+            reason = "nobody read the log for too long, so these lines are missing here",
         );
     }
 }

@@ -113,6 +113,8 @@ metrics! {
         "Subscriptions of clients that the upstream would not renew after a new connection or session."
     REQUESTS_REFUSED Kind::Counter, "waypost_requests_refused_total" ["status"]
         "HTTP requests refused before they were calls: credentials, Host, Origin, shape, size, edge limit."
+    LOG_LINES_DROPPED Kind::Counter, "waypost_log_lines_dropped_total" []
+        "Lines of the log that are missing there, because 4 MiB of lines waited already for whoever reads it."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]
         "Always 1; the label identifies the configuration in force."
     BUILD_INFO Kind::Gauge, "waypost_build_info" ["version"]

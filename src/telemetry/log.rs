@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::line::{HumanLine, JsonLine};
+use super::writer::LineQueue;
 use crate::config::{Log, LogFormat};
 
 /// Why the log could not be set up.
@@ -20,20 +21,37 @@ pub enum LogError {
     /// There is a log already: this is for the beginning of the program only.
     #[error("the log has been set up before")]
     Twice,
+    /// There is no thread to write it.
+    #[error("the log cannot be written: {0}")]
+    Thread(io::Error),
 }
 
-/// Sends the log of this process to standard error. Colour only on a terminal, and not with `NO_COLOR`.
+/// The log of this process. Dropping it waits until what was said is written, for a second at the most.
+#[derive(Debug)]
+#[must_use = "the last lines are lost unless this is dropped at the end of the program"]
+pub struct OpenLog(LineQueue);
+
+impl Drop for OpenLog {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
+/// Sends the log of this process to standard error, which a thread of its own writes. Colour only on a terminal,
+/// and not with `NO_COLOR`.
 ///
 /// # Errors
 /// See [`LogError`].
-pub fn init(log: &Log) -> Result<(), LogError> {
+pub fn init(log: &Log) -> Result<OpenLog, LogError> {
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colour = match io::stderr().is_terminal() && !is_plain {
         true => Colour::Ansi,
         false => Colour::None,
     };
-    let subscriber = subscriber(log, colour, io::stderr)?;
-    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)
+    let queue = LineQueue::start(io::stderr()).map_err(LogError::Thread)?;
+    let subscriber = subscriber(log, colour, queue.clone())?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
+    Ok(OpenLog(queue))
 }
 
 /// Whether `level` is a level or a filter.

@@ -9,8 +9,9 @@ use prometheus::{Gauge, Histogram, IntCounter, IntGauge, TextEncoder};
 
 use super::family::Family;
 use super::list::{self, Spec};
-use super::process::{self, Usage};
+use super::process;
 use super::throttle::Throttle;
+use super::writer::dropped_lines;
 use crate::config::Config;
 use crate::exchange::Budget;
 
@@ -322,10 +323,11 @@ impl Metrics {
             self.subscriptions.collect(),
             self.subscriptions_lost.collect(),
             self.refused.collect(),
+            counter(&list::LOG_LINES_DROPPED, Some(dropped_lines() as f64)),
             self.config.collect(),
             self.build.collect(),
             self.start.collect(),
-            cpu(&usage),
+            counter(&list::PROCESS_CPU, usage.cpu_seconds),
             gauge(&list::PROCESS_MEMORY, usage.resident_bytes),
             gauge(&list::PROCESS_FDS, usage.open_fds),
         ]
@@ -341,15 +343,15 @@ fn family(spec: &Spec, kind: MetricType, metric: Option<Metric>) -> MetricFamily
     family
 }
 
-fn cpu(usage: &Usage) -> MetricFamily {
-    let metric = usage.cpu_seconds.map(|seconds| {
+fn counter(spec: &Spec, value: Option<f64>) -> MetricFamily {
+    let metric = value.map(|number| {
         let mut value = Counter::default();
-        value.set_value(seconds);
+        value.set_value(number);
         let mut metric = Metric::default();
         metric.set_counter(value);
         metric
     });
-    family(&list::PROCESS_CPU, MetricType::COUNTER, metric)
+    family(spec, MetricType::COUNTER, metric)
 }
 
 fn gauge(spec: &Spec, value: Option<u64>) -> MetricFamily {

@@ -16,11 +16,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use level::AskedLevel;
+use stream::Course;
 
 use super::failure::Failure;
 use super::listener::{Listener, Logs};
 use super::question::QuestionSink;
-use super::transport::http::Endpoint;
 use super::transport::{Farewell, Outgoing, Reply, Resumption, Transport};
 use super::wire::Wire;
 use crate::exchange::{Call, Outcome};
@@ -126,9 +126,8 @@ impl Legacy {
         // A list that a call has changed is told of in the call's own session.
         let listens = wire.tenancy.listens || handshake.hello.tells_of_lists();
         if let (Transport::Http(endpoint), true) = (&wire.transport, listens) {
-            // Only on the connection that all share are resources subscribed to.
-            let doubt = if wire.tenancy.is_own { Endpoint::doubt_lists } else { Endpoint::doubt_all };
-            let listening = stream::listen(endpoint.clone(), session.subscribe(), doubt);
+            let course = if wire.tenancy.is_own { Course::own() } else { Course::shared() };
+            let listening = stream::listen(endpoint.clone(), session.subscribe(), course);
             let ended = ended.clone();
             tasks.spawn(async move { ended.run_until_cancelled(listening).await });
         }

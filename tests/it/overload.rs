@@ -72,3 +72,20 @@ fn connections_are_probed_for_dead_peers() {
     };
     eventually("the idle stream is probed every four seconds", timers);
 }
+
+/// Calls go on while nobody reads the log, and it is whole afterwards.
+#[test]
+fn a_log_that_nobody_reads_stops_no_call() {
+    let up = Script::echo(Era::Legacy).stdio();
+    let gateway = Config::new().upstream("up", &up).ready();
+    let client = Client::modern(&gateway);
+    // Each call is a line of more than 100 bytes, and the pipe holds 64 KiB.
+    let calls = 1000;
+    gateway.unread(|| {
+        for call in 0..calls {
+            assert_eq!(client.echo("up__echo", &call.to_string()), call.to_string());
+        }
+    });
+    eventually("every call has its line", || (gateway.events("call").len() == calls).then_some(()));
+    assert_eq!(gateway.metrics().sum("waypost_log_lines_dropped_total", &[]), 0.0);
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, LEGACY, Request, initialize};
@@ -10,7 +11,7 @@ use crate::support::json::get;
 use crate::support::matrix::{Era, Transport};
 use crate::support::script::Script;
 use crate::support::turn::Gate;
-use crate::support::{eventually, scaled};
+use crate::support::{eventually, patience, process, scaled};
 
 /// A client that does not read its stream must not stop the one pipe that serves all calls.
 #[test]
@@ -252,6 +253,35 @@ fn the_admin_listener_answers_its_own_host_only() {
     assert!(metrics.content_type().starts_with("text/plain"), "{:?}", metrics.head);
     let status: Value = serde_json::from_str(&gateway.admin("/api/status").1).expect("JSON");
     assert!(status.to_string().contains("up"), "{status}");
+}
+
+/// A service manager hears when the endpoint listens, and when it stops: after that `Type=notify` counts.
+#[test]
+fn the_service_manager_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(patience())).expect("a timeout");
+    let heard = || {
+        let mut text = [0; 256];
+        let length = socket.recv(&mut text).expect("it is told");
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let up = Script::echo(Era::Legacy).stdio();
+    let config = Config::new().upstream("up", &up).env("NOTIFY_SOCKET", &path.to_string_lossy());
+    let mut gateway = config.start();
+    assert_eq!(heard().trim(), "READY=1");
+    gateway.wait_ready();
+    let environments: Vec<_> = process::children(gateway.pid())
+        .iter()
+        .map(|child| std::fs::read(format!("/proc/{child}/environ")).expect("an environment"))
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .collect();
+    assert!(environments.iter().any(|environment| environment.contains("PATH=")), "{environments:?}");
+    assert!(!environments.concat().contains("NOTIFY_SOCKET"), "{environments:?}");
+    gateway.signal(Signal::TERM);
+    assert_eq!(heard().trim(), "STOPPING=1");
+    assert_eq!(gateway.wait_exit(), Some(0));
 }
 
 /// The one line of a call in the log says whose it was, where it went, and how it ended.

@@ -29,18 +29,31 @@ enum End {
 }
 
 /// What is known of the streams before.
-struct Course {
+pub(super) struct Course {
     /// The id of the last event, where they have ids.
     last_id: Option<String>,
+    /// Whether something may have been told before this stream.
     was_open: bool,
+    /// Has that looked at again which may have been told while nobody listened.
     doubt: fn(&Endpoint),
 }
 
-/// Listens for as long as the server has such a stream, and says nothing to it that it did not ask for. `doubt` has
-/// that looked at again which the server may have told of while nobody listened.
-pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Session>, doubt: fn(&Endpoint)) {
+impl Course {
+    /// That of the connection that all share: nothing is read or subscribed to there before it listens.
+    pub(super) fn shared() -> Self {
+        Self { last_id: None, was_open: false, doubt: Endpoint::doubt_all }
+    }
+
+    /// That of a connection of somebody's own: its first call may change lists before it listens. Nothing is
+    /// subscribed to there.
+    pub(super) fn own() -> Self {
+        Self { last_id: None, was_open: true, doubt: Endpoint::doubt_lists }
+    }
+}
+
+/// Listens for as long as the server has such a stream, and says nothing to it that it did not ask for.
+pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Session>, mut course: Course) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-    let mut course = Course { last_id: None, was_open: false, doubt };
     loop {
         let session = sessions.borrow_and_update().clone();
         let opened = Instant::now();
@@ -60,7 +73,7 @@ pub(super) async fn listen(endpoint: Endpoint, mut sessions: watch::Receiver<Ses
             End::Session => {
                 course.last_id = None;
                 // Reading the lists makes a new session, where no call does.
-                doubt(&endpoint);
+                (course.doubt)(&endpoint);
                 if sessions.changed().await.is_err() {
                     return;
                 }

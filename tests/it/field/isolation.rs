@@ -154,8 +154,11 @@ fn chg_01_an_own_session_is_listened_to_where_the_server_tells_of_changes() {
     let gateway = two_clients(&up, json!({})).ready();
     up.wait_heard();
     let client = Client::legacy_with(&gateway, "t-a");
+    let listed = up.of_method("tools/list").len();
     assert_eq!(count(&client), 1);
     eventually("its stream, and that of the lists", || (up.listened() == 2).then_some(()));
+    let what = "what the call may have changed before its session was listened to";
+    eventually(what, || (up.of_method("tools/list").len() > listed).then_some(()));
     assert!(client.bodyless("DELETE").send().status < 300);
     eventually("that of the lists", || (up.listened() == 1).then_some(()));
 }

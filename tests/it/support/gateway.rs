@@ -242,6 +242,12 @@ impl Gateway {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Does something while nobody reads the log, which is a pipe.
+    pub fn unread<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _reader_waits = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        work()
+    }
+
     /// Log lines so far, of one event.
     pub fn events(&self, event: &str) -> Vec<Value> {
         let parsed = self.log().into_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
