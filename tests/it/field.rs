@@ -19,6 +19,7 @@ mod names;
 mod pagination;
 mod pipe;
 mod policy;
+mod processes;
 mod rates;
 mod resources;
 mod schemas;
