@@ -20,6 +20,7 @@ mod nearest;
 mod pages;
 mod pattern;
 mod problem;
+mod process;
 mod reader;
 mod reference;
 mod resilience;
@@ -47,6 +48,7 @@ pub use identity::{Icon, ServerInfo};
 pub use load::{Loaded, load, parse, process_env};
 pub use pattern::{Sight, Subject, Verdict};
 pub use problem::{Place, Problem, Problems, Severity};
+pub use process::{Process, ProcessBounds, Start};
 pub use reference::{page as reference_page, schema};
 pub use resilience::{Breaker, Health, Patience, Resilience, Retry};
 pub use rules::{Layer, RoleConfig, Rules};
@@ -147,6 +149,23 @@ pub struct UpstreamConfig {
     pub limits: CallLimits,
 }
 
+impl UpstreamConfig {
+    /// How its process is kept, where it has one.
+    #[must_use]
+    pub fn process(&self) -> Option<&Process> {
+        match &self.transport {
+            Transport::Stdio(stdio) => Some(&stdio.process),
+            Transport::Http(_) => None,
+        }
+    }
+
+    /// After how long without a call its process is ended, if ever.
+    #[must_use]
+    pub fn idle_stop(&self) -> Option<Duration> {
+        self.process().and_then(|process| process.idle_stop)
+    }
+}
+
 /// How the connections of an upstream are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
@@ -191,6 +210,8 @@ pub struct Stdio {
     pub env: Vec<(String, SecretString)>,
     /// Its working directory.
     pub cwd: Option<PathBuf>,
+    /// How it is kept.
+    pub process: Process,
 }
 
 /// An HTTP endpoint.

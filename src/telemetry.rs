@@ -3,6 +3,7 @@
 //! Must not know: anything but the model (`exchange`, `mcp`) and the checked configuration.
 
 mod asks;
+mod children;
 mod events;
 mod family;
 mod identity;
@@ -21,6 +22,7 @@ mod trouble;
 mod writer;
 
 pub use asks::{ParkedCalls, QuestionsAsked};
+pub use children::{ProcessOverBounds, UpstreamIdle};
 pub use events::{
     CallFinished, CallOutcome, ClientRefused, EntrySkipped, EventMissed, LimitReached, SessionClosed,
     SessionOpened, UpstreamConnected, UpstreamFailed, UpstreamListed, UpstreamLost, UpstreamNoise,

@@ -16,12 +16,14 @@ mod outside;
 mod parked;
 mod pool;
 mod probe;
+mod pulse;
 mod question;
 mod seats;
 mod supervise;
 mod tenancy;
 mod transport;
 mod unsolicited;
+mod usage;
 mod wire;
 
 #[cfg(test)]
@@ -51,6 +53,7 @@ use parked::{Carried, Place};
 use pool::{Checkout, Grounds, Pool};
 use probe::Dialer;
 use supervise::{Desk, Supervisor};
+use usage::Usage;
 
 pub use fleet::{Fleet, Turnover};
 pub use parked::Parking;
@@ -68,6 +71,8 @@ pub struct Connector {
     parking: Arc<Parking>,
     /// Calls under way, those that are parked too.
     calls: TaskTracker,
+    /// Another one has its place: nothing is begun anew.
+    retired: CancellationToken,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -93,7 +98,8 @@ pub fn start(
     let metrics = Arc::clone(parking.metrics());
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
-    let desk = Arc::new(Desk::new(before.map(|before| Offer::clone(&before.offer().borrow()))));
+    let before_it = before.map(|before| Offer::clone(&before.offer().borrow()));
+    let desk = Arc::new(Desk::new(config.idle_stop().map(|_| Usage::new()), before_it));
     let followed = before.map(|before| Arc::clone(&before.followed)).unwrap_or_default();
     let patience = Patience {
         time: limits.answer_timeout,
@@ -113,6 +119,7 @@ pub fn start(
         bounds: Bounds::from(limits),
     };
     let name = Arc::clone(&config.name);
+    let idle_timeout = gateway.sessions.idle_timeout;
     let dialer = Arc::new(dialer);
     let pool = Pool::new(Grounds {
         config: Arc::clone(&config),
@@ -120,9 +127,10 @@ pub fn start(
         dialer: Arc::clone(&dialer),
         tasks: tasks.clone(),
         stop: stop.clone(),
-        idle: gateway.sessions.idle_timeout,
+        idle: config.idle_stop().map_or(idle_timeout, |idle| idle.min(idle_timeout)),
         anonymous: gateway.clients.iter().position(|client| client.is_anonymous),
     });
+    let retired = CancellationToken::new();
     let supervisor = Supervisor {
         config,
         metrics,
@@ -130,11 +138,12 @@ pub fn start(
         lists: Arc::new(lists),
         desk: Arc::clone(&desk),
         followed: Arc::clone(&followed),
+        retired: retired.clone(),
         stop: stop.clone(),
     };
     tasks.spawn(supervisor.run());
     let calls = TaskTracker::new();
-    Arc::new(Connector { name, desk, followed, pool, parking, calls, stop, tasks })
+    Arc::new(Connector { name, desk, followed, pool, parking, calls, retired, stop, tasks })
 }
 
 impl Connector {
@@ -150,6 +159,7 @@ impl Connector {
     /// Lets the calls that are under way end, for `patience` at the most, and [stops](Self::stop). Nothing new is to
     /// be sent to it.
     pub async fn retire(&self, patience: Duration) {
+        self.retired.cancel();
         sleep(ON_ITS_WAY.min(patience)).await;
         self.calls.close();
         let _late = timeout(patience, self.calls.wait()).await;
@@ -170,7 +180,7 @@ impl Connector {
             return self.parking.resume(resumed, call, &place).await;
         }
         if call.method == Method::ResourcesSubscribe {
-            return self.agree(&*self.desk.checkout(deadline).await?, native).await;
+            return self.agree(&self.desk.checkout(deadline).await?.connection, native).await;
         }
         let checkout = self.checkout(&call, deadline).await?.sit(call.principal.client, deadline).await?;
         let checkout = checkout.counted(self.calls.token());
@@ -194,10 +204,15 @@ impl Connector {
         if let Some(own) = self.pool.as_ref().and_then(|pool| pool.find(call)) {
             return Ok(own);
         }
+        match &self.pool {
+            // The process that the lists are read from is not needed.
+            Some(pool) if self.desk.is_idle() => return pool.open(call, deadline).await,
+            Some(_) | None => {}
+        }
         let shared = self.desk.checkout(deadline).await?;
         match &self.pool {
-            Some(pool) if shared.has_state() => pool.open(call, deadline).await,
-            Some(_) | None => Ok(Checkout::shared(shared)),
+            Some(pool) if shared.connection.has_state() => pool.open(call, deadline).await,
+            Some(_) | None => Ok(shared),
         }
     }
 

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use serde_json::{Value, json};
 
 use super::Offers;
-use crate::gateway::Health;
 
 /// Where the process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +89,8 @@ pub(super) struct Report {
 
 /// Answers from what is known now.
 pub(super) fn report(phase: Phase, wish: Wish, offers: &Offers) -> Report {
-    let is_up = |health: &Health| matches!(health, Health::Ready);
     let not_ready: Vec<&str> =
-        offers.iter().filter(|(_, offer)| !is_up(&offer.health)).map(|(name, _)| &**name).collect();
+        offers.iter().filter(|(_, offer)| !offer.health.takes_calls()).map(|(name, _)| &**name).collect();
     let are_enough_up = match wish {
         Wish::Endpoint => true,
         Wish::Any => not_ready.len() < offers.len(),

@@ -93,6 +93,7 @@ fn upstream(
     match &offer.health {
         Health::Connecting => shown,
         Health::Ready => Upstream { state: "ready", ..shown },
+        Health::Idle => Upstream { state: "idle", ..shown },
         Health::Down { reason, since, retry_at, failures } => Upstream {
             state: if *failures < CRASH_LOOP { "down" } else { "crash_looping" },
             reason: Some(reason.to_string()),

@@ -123,7 +123,7 @@ impl Reached<'_> {
     pub(super) fn absent(&self) -> String {
         let offers = self.gateway.offers();
         let absent = offers.iter().filter_map(|(name, offer)| match &offer.health {
-            Health::Ready => None,
+            Health::Ready | Health::Idle => None,
             Health::Connecting => Some(format!("{name}: did not answer in time\n")),
             Health::Down { reason, .. } => Some(format!("{name}: {reason}\n")),
         });
@@ -133,7 +133,7 @@ impl Reached<'_> {
     /// Whether no server is there at all, though there should be.
     pub(super) fn is_alone(&self) -> bool {
         let offers = self.gateway.offers();
-        !offers.is_empty() && !offers.iter().any(|(_, offer)| matches!(offer.health, Health::Ready))
+        !offers.is_empty() && !offers.iter().any(|(_, offer)| offer.health.takes_calls())
     }
 }
 

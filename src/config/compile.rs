@@ -10,6 +10,7 @@ mod endpoint;
 mod identity;
 mod listen;
 mod oauth;
+mod process;
 mod resilience;
 mod role;
 mod secret;

@@ -223,8 +223,8 @@ fn is_same_care(one: &Resilience, other: &Resilience) -> bool {
 fn is_same_transport(one: &Transport, other: &Transport) -> bool {
     match (one, other) {
         (Transport::Stdio(one), Transport::Stdio(other)) => {
-            let Stdio { command, args, env, cwd } = one;
-            (command, args, cwd) == (&other.command, &other.args, &other.cwd)
+            let Stdio { command, args, env, cwd, process } = one;
+            (command, args, cwd, process) == (&other.command, &other.args, &other.cwd, &other.process)
                 && is_same_pairs(env, &other.env)
         }
         (Transport::Http(one), Transport::Http(other)) => {

@@ -325,7 +325,7 @@ fn absent_owner(
             }
         };
         let text = match &offer.health {
-            Health::Ready => return None,
+            Health::Ready | Health::Idle => return None,
             Health::Connecting => {
                 let what = if matches!(named, Named::Name(ListKind::Tools, _)) { "tools" } else { "lists" };
                 format!("is still connecting; its {what} are not known yet")
@@ -335,7 +335,7 @@ fn absent_owner(
         let error = GatewayError::upstream(GatewayErrorKind::Unavailable, upstream.name(), text);
         let wait = match &offer.health {
             Health::Down { retry_at, .. } => retry_at.saturating_duration_since(Instant::now().into_std()),
-            Health::Ready | Health::Connecting => Duration::from_secs(1),
+            Health::Ready | Health::Idle | Health::Connecting => Duration::from_secs(1),
         };
         is_admitted.then(|| (index, error.retry_after(wait)))
     })

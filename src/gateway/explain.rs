@@ -212,8 +212,8 @@ impl Gateway {
         };
         match admit::grant(self, current, principal, &named, &mut admit::Findings::default()) {
             Ok(grant) => match current.offers.get(grant.target.upstream).map(|offer| &offer.health) {
-                Some(Health::Ready) => Verdict::Allowed,
-                Some(Health::Connecting | Health::Down { .. }) | None => Verdict::Unavailable,
+                Some(health) if health.takes_calls() => Verdict::Allowed,
+                Some(_) | None => Verdict::Unavailable,
             },
             Err(refusal) if refusal.kind == GatewayErrorKind::Denied => Verdict::Denied,
             Err(refusal) if refusal.kind == GatewayErrorKind::Unavailable => Verdict::Unavailable,
@@ -467,7 +467,7 @@ fn nearest<'a>(snapshot: &'a Snapshot, question: &Question) -> Option<&'a str> {
 /// What an upstream does that does not answer.
 fn absence(health: &Health) -> Option<String> {
     match health {
-        Health::Ready => None,
+        Health::Ready | Health::Idle => None,
         Health::Connecting => Some("is still connecting".to_owned()),
         Health::Down { reason, retry_at, .. } => {
             let wait = retry_at.saturating_duration_since(Instant::now()).as_secs();

@@ -74,8 +74,8 @@ impl Gateway {
     fn caching(&self, kind: ListKind, current: &Current, principal: &Principal) -> (Duration, CacheScope) {
         let offers = || self.offers_at(current, principal).map(|(_, offer)| offer);
         let fresh = |offer: &Arc<Offer>| match offer.health {
-            Health::Ready if !offer.lists.kind(kind).is_served => None,
-            Health::Ready => Some(offer.lists.kind(kind).ttl.unwrap_or_default()),
+            Health::Ready | Health::Idle if !offer.lists.kind(kind).is_served => None,
+            Health::Ready | Health::Idle => Some(offer.lists.kind(kind).ttl.unwrap_or_default()),
             Health::Connecting | Health::Down { .. } => Some(Duration::ZERO),
         };
         let ttl = offers().filter_map(fresh).min().unwrap_or_default();

@@ -84,6 +84,17 @@ impl Default for Offer {
     }
 }
 
+impl Health {
+    /// Whether it can be called, and its lists are known.
+    #[must_use]
+    pub fn takes_calls(&self) -> bool {
+        match self {
+            Self::Ready | Self::Idle => true,
+            Self::Connecting | Self::Down { .. } => false,
+        }
+    }
+}
+
 /// Whether an upstream can be called.
 #[derive(Clone, Debug)]
 pub enum Health {
@@ -91,6 +102,8 @@ pub enum Health {
     Connecting,
     /// It answers.
     Ready,
+    /// It does not run because nobody uses it; a call starts it.
+    Idle,
     /// It does not.
     Down {
         /// Why, in words that anybody may read.

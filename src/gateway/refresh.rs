@@ -9,7 +9,7 @@ use futures_util::future::select_all;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{Current, Gateway, Health, Offer};
+use super::{Current, Gateway, Offer};
 use crate::catalog::{Listed, Snapshot, Source};
 use crate::config::{Config, Filter, Pattern, RoleConfig, Rules, Sight, Subject};
 use crate::mcp::{Hints, ListKind, PerKind};
@@ -127,7 +127,7 @@ impl Gateway {
                     .emit(&self.metrics);
             }
         }
-        let is_ready = |offer: &Arc<Offer>| matches!(offer.health, Health::Ready);
+        let is_ready = |offer: &Arc<Offer>| offer.health.takes_calls();
         let known = self.config.upstreams_in_order();
         let known = known.filter_map(|upstream| Some((upstream, offers.get(upstream.index)?)));
         for (upstream, offer) in known.clone().filter(|(_, offer)| is_ready(offer)) {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::access::{self, Grant};
 use super::error::{GatewayError, GatewayErrorKind};
 use super::tasks::{Made, Used};
-use super::{Current, Gateway, Health};
+use super::{Current, Gateway};
 use crate::config::Config;
 use crate::exchange::{Answer, Call, Principal};
 use crate::mcp::task::{self, TASK_ID};
@@ -160,7 +160,7 @@ impl Gateway {
         let mut listers = current.offers.iter().enumerate().skip(from).filter(|(index, offer)| {
             let lists = offer.tasks == Some(TaskMode::ByCaller)
                 && offer.capabilities.as_ref().is_some_and(task::lists)
-                && matches!(offer.health, Health::Ready);
+                && offer.health.takes_calls();
             lists && self.sees(current, principal, *index)
         });
         listers.next().map(|(index, _)| index)

@@ -125,7 +125,7 @@ impl Gateway {
         if sealed.mode == TaskMode::ByCaller {
             let (tool, mode) = (&*sealed.tool, sealed.mode);
             let made = Made { principal: &call.principal, upstream: upstream.index, tool, mode };
-            self.note_task(&made, &sealed.native, call.session.as_ref());
+            self.note_task(&made, &sealed.native, call.session.as_ref().map(|session| &session.id));
         }
         let target = Target { upstream: upstream.index, native: (&*sealed.native).into() };
         Ok((Grant { target }, exposed.into()))
@@ -269,7 +269,7 @@ impl Used {
             principal: call.principal.clone(),
             upstream: target.upstream,
             native: Arc::clone(&target.native),
-            session: call.session.clone(),
+            session: call.session.as_ref().map(|session| Arc::clone(&session.id)),
         }
     }
 

@@ -275,6 +275,7 @@ impl UpstreamConnected<'_> {
     pub fn emit(&self, metrics: &Metrics) {
         let labels = [self.upstream];
         metrics.up.with(&labels, |cell| cell.set(1));
+        metrics.idle.with(&labels, |cell| cell.set(0));
         metrics.connects.with(&labels, IntCounter::inc);
         if self.is_restart {
             metrics.restarts.with(&labels, IntCounter::inc);
@@ -297,6 +298,7 @@ impl UpstreamFailed<'_> {
     /// Logs and counts.
     pub fn emit(&self, metrics: &Metrics) {
         metrics.up.with(&[self.upstream], |cell| cell.set(0));
+        metrics.idle.with(&[self.upstream], |cell| cell.set(0));
         metrics.connect_failures.with(&[self.upstream], IntCounter::inc);
         metrics.set_failures(self.upstream, self.failures);
         warn!(

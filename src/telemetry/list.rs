@@ -68,11 +68,17 @@ metrics! {
     RATE_LIMITED Kind::Counter, "waypost_rate_limited_total" ["client" "scope"]
         "Calls and requests refused by a limit, by whose limit it was."
     UPSTREAM_UP Kind::Gauge, "waypost_upstream_up" ["upstream"]
-        "1 while the upstream is connected and its lists are read, else 0. There from the start for each upstream."
+        "1 while the upstream is connected and its lists are read, or idle, else 0. There from the start for each upstream."
+    UPSTREAM_IDLE Kind::Gauge, "waypost_upstream_idle" ["upstream"]
+        "1 while the upstream's process does not run because nobody uses it, else 0. A call starts it."
+    UPSTREAM_IDLE_STOPS Kind::Counter, "waypost_upstream_idle_stops_total" ["upstream"]
+        "Times that the upstream's process was ended because nobody used it."
+    PROCESS_OVER_BOUNDS Kind::Counter, "waypost_upstream_process_over_bounds_total" ["upstream"]
+        "Processes of the upstream that were killed because they took more than they may (`process`)."
     UPSTREAM_CONNECTS Kind::Counter, "waypost_upstream_connects_total" ["upstream"]
         "Connections made, the first one included."
     UPSTREAM_RESTARTS Kind::Counter, "waypost_upstream_restarts_total" ["upstream"]
-        "Connections made after an earlier one was lost."
+        "Connections made after an earlier one was lost; one that was ended because nobody used it does not count."
     UPSTREAM_CONNECT_FAILURES Kind::Counter, "waypost_upstream_connect_failures_total" ["upstream"]
         "Attempts to connect that failed."
     OWN_CONNECTIONS Kind::Gauge, "waypost_upstream_own_connections" ["upstream"]

@@ -40,6 +40,9 @@ pub struct Metrics {
     pub(super) parked: Family<IntGauge>,
     pub(super) rate_limited: Family<IntCounter>,
     pub(super) up: Family<IntGauge>,
+    pub(super) idle: Family<IntGauge>,
+    pub(super) idle_stops: Family<IntCounter>,
+    pub(super) over_bounds: Family<IntCounter>,
     pub(super) connects: Family<IntCounter>,
     pub(super) restarts: Family<IntCounter>,
     pub(super) connect_failures: Family<IntCounter>,
@@ -103,6 +106,9 @@ impl Default for Metrics {
             parked: Family::new(&list::PARKED_CALLS),
             rate_limited: Family::new(&list::RATE_LIMITED),
             up: Family::new(&list::UPSTREAM_UP),
+            idle: Family::new(&list::UPSTREAM_IDLE),
+            idle_stops: Family::new(&list::UPSTREAM_IDLE_STOPS),
+            over_bounds: Family::new(&list::PROCESS_OVER_BOUNDS),
             connects: Family::new(&list::UPSTREAM_CONNECTS),
             restarts: Family::new(&list::UPSTREAM_RESTARTS),
             connect_failures: Family::new(&list::UPSTREAM_CONNECT_FAILURES),
@@ -206,6 +212,7 @@ impl Metrics {
         let labels = [upstream];
         let gauges = [
             &self.up,
+            &self.idle,
             &self.tools,
             &self.calls_in_flight,
             &self.own_connections,
@@ -219,6 +226,8 @@ impl Metrics {
         }
         let counters = [
             &self.connects,
+            &self.idle_stops,
+            &self.over_bounds,
             &self.restarts,
             &self.connect_failures,
             &self.own_connections_opened,
@@ -370,6 +379,9 @@ impl Metrics {
             self.parked.collect(),
             self.rate_limited.collect(),
             self.up.collect(),
+            self.idle.collect(),
+            self.idle_stops.collect(),
+            self.over_bounds.collect(),
             self.connects.collect(),
             self.restarts.collect(),
             self.connect_failures.collect(),

@@ -44,6 +44,11 @@ impl Connection {
         self.seats.take(client, deadline).await
     }
 
+    /// Whether calls are in flight on it.
+    pub(super) fn is_busy(&self) -> bool {
+        self.seats.are_taken()
+    }
+
     /// Whether its server keeps something for this connection that another one does not have: a process, or a
     /// session. A modern server behind HTTP never does.
     pub(super) fn has_state(&self) -> bool {

@@ -105,6 +105,14 @@ impl Failure {
         Self { scope: Scope::Connection, ..self }
     }
 
+    /// What a call gets that was not sent because of it, with the time to wait before the next.
+    pub(super) fn of_unsent(&self, wait: Duration) -> Self {
+        let is_auth = self.kind == GatewayErrorKind::UpstreamAuth;
+        let kind = if is_auth { GatewayErrorKind::UpstreamAuth } else { GatewayErrorKind::Unavailable };
+        let failure = Self { kind, ..Self::unavailable(self.text.clone()) };
+        Self { cause: self.cause.clone(), ..failure }.retry_after(Some(wait.max(Duration::from_millis(1))))
+    }
+
     /// What our log says.
     pub(super) fn reason(&self) -> String {
         match &self.cause {

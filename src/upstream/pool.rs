@@ -3,6 +3,7 @@
 //!
 //! Must not know: what calls do on a connection.
 
+mod gate;
 mod lane;
 
 use std::collections::HashMap;
@@ -21,11 +22,13 @@ use super::failure::Failure;
 use super::probe::Dialer;
 use super::seats::Seat;
 use super::tenancy::{Owner, Tenancy};
+use super::usage::InUse;
 use crate::config::{Isolation, UpstreamConfig};
 use crate::exchange::Call;
 use crate::telemetry::Metrics;
 
-use lane::{Lane, LaneUse, State};
+use gate::Gate;
+use lane::{Lane, State};
 
 /// When a call that found no room may try again, as far as one can say.
 const RETRY: Duration = Duration::from_secs(1);
@@ -46,6 +49,7 @@ pub(super) struct Pool {
     anonymous: Option<usize>,
     /// One for each connection, until it has ended.
     rooms: Arc<Semaphore>,
+    gate: Gate,
     lanes: Mutex<HashMap<Owner, Arc<Lane>>>,
 }
 
@@ -66,14 +70,14 @@ pub(super) struct Grounds {
 pub(super) struct Checkout {
     pub(super) connection: Arc<Connection>,
     _seat: Option<Seat>,
-    _lane: Option<LaneUse>,
+    _in_use: Option<InUse>,
     _counted: Option<TaskTrackerToken>,
 }
 
 impl Checkout {
     /// One on a connection that all share.
-    pub(super) fn shared(connection: Arc<Connection>) -> Self {
-        Self { connection, _seat: None, _lane: None, _counted: None }
+    pub(super) fn shared(connection: Arc<Connection>, in_use: Option<InUse>) -> Self {
+        Self { connection, _seat: None, _in_use: in_use, _counted: None }
     }
 
     /// Counts as under way for as long as it lives.
@@ -100,8 +104,20 @@ impl Pool {
             return None;
         }
         let rooms = Arc::new(Semaphore::new(config.sharing.connections.min(Semaphore::MAX_PERMITS)));
-        let (lanes, runtime) = (Mutex::default(), Handle::current());
-        Some(Arc::new(Self { config, metrics, dialer, tasks, runtime, stop, idle, anonymous, rooms, lanes }))
+        let (lanes, gate, runtime) = (Mutex::default(), Gate::new(), Handle::current());
+        Some(Arc::new(Self {
+            config,
+            metrics,
+            dialer,
+            tasks,
+            runtime,
+            stop,
+            idle,
+            anonymous,
+            rooms,
+            gate,
+            lanes,
+        }))
     }
 
     /// The connection that this call's owner has already, if it works.
@@ -110,7 +126,7 @@ impl Pool {
         let lanes = self.lock();
         let lane = lanes.get(&owner)?;
         let connection = lane.connection()?;
-        Some(Checkout { connection, _seat: None, _lane: Some(LaneUse::new(lane)), _counted: None })
+        Some(Checkout { connection, _seat: None, _in_use: Some(lane.usage.enter()), _counted: None })
     }
 
     /// The connection of this call's owner; opens it where there is none, once for all who wait for it. What
@@ -122,17 +138,16 @@ impl Pool {
         let Some(owner) = Owner::of(call, self.config.sharing.isolation) else {
             return Err(Failure::unavailable("it has no connections for one client alone"));
         };
-        let lane = self.enter(owner, call)?;
+        let (lane, in_use) = self.enter(owner, call)?;
         let mut states = lane.states();
         let opened = timeout_at(deadline, states.wait_for(|state| !matches!(state, State::Opening))).await;
         let state = opened.ok().and_then(Result::ok).map(|state| state.clone());
         match state {
             Some(State::Open(connection)) => {
-                Ok(Checkout { connection, _seat: None, _lane: Some(lane), _counted: None })
+                Ok(Checkout { connection, _seat: None, _in_use: Some(in_use), _counted: None })
             }
             Some(State::Failed(failure, retry_at)) => {
-                let wait = retry_at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-                Err(failure.retry_after(Some(wait)))
+                Err(failure.of_unsent(retry_at.saturating_duration_since(Instant::now())))
             }
             Some(State::Gone) => Err(Failure::unavailable("its connection was closed before the call")),
             Some(State::Opening) | None => {
@@ -150,36 +165,40 @@ impl Pool {
     }
 
     /// The lane of an owner, in use; a new one where there is none, or a broken one.
-    fn enter(self: &Arc<Self>, owner: Owner, call: &Call) -> Result<LaneUse, Failure> {
+    fn enter(self: &Arc<Self>, owner: Owner, call: &Call) -> Result<(Arc<Lane>, InUse), Failure> {
         let mut lanes = self.lock();
+        let mut losses = 0;
         match lanes.get(&owner) {
             Some(lane) if lane.is_broken() => {
+                losses = lane.losses();
                 lane.retire("broken");
                 lanes.remove(&owner);
             }
-            Some(lane) => return Ok(LaneUse::new(lane)),
+            Some(lane) => return Ok((Arc::clone(lane), lane.usage.enter())),
             None => {}
         }
         if lanes.len() >= self.config.sharing.connections {
-            let idle = lanes.values().filter(|lane| lane.is_idle());
-            let Some(longest) = idle.min_by_key(|lane| lane.last_use()).cloned() else {
+            let idle = lanes.values().filter(|lane| lane.usage.is_idle());
+            // Those that are of no use first.
+            let by_use = |lane: &&Arc<Lane>| (lane.connection().is_some(), lane.usage.idle_since());
+            let Some(longest) = idle.min_by_key(by_use).cloned() else {
                 return Err(self.full());
             };
             lanes.remove(&longest.owner);
             longest.retire("made room for another");
         }
         let tenancy = Tenancy::owned(call, self.config.sharing, self.anonymous);
-        let lane = Arc::new(Lane::new(owner.clone()));
-        let used = LaneUse::new(&lane);
+        let lane = Arc::new(Lane::new(owner.clone(), losses));
+        let in_use = lane.usage.enter();
         self.tasks.spawn_on(Arc::clone(&lane).live(Arc::clone(self), tenancy), &self.runtime);
-        lanes.insert(owner, lane);
-        Ok(used)
+        lanes.insert(owner, Arc::clone(&lane));
+        Ok((lane, in_use))
     }
 
     /// Takes a lane out, if it is idle for as long as that; says whether it did.
     fn give_up(&self, lane: &Arc<Lane>, idle: Duration) -> bool {
         let mut lanes = self.lock();
-        let is_over = lane.is_idle() && lane.last_use() + idle <= Instant::now();
+        let is_over = lane.usage.is_idle() && lane.usage.idle_since() + idle <= Instant::now();
         if is_over && lanes.get(&lane.owner).is_some_and(|found| Arc::ptr_eq(found, lane)) {
             lanes.remove(&lane.owner);
         }

@@ -69,6 +69,11 @@ impl Seats {
         }
     }
 
+    /// Whether any is taken.
+    pub(super) fn are_taken(&self) -> bool {
+        self.lock().taken > 0
+    }
+
     /// Gives a seat that became free to the next who waits.
     fn pass_on(self: &Arc<Self>) {
         loop {

@@ -2,7 +2,7 @@
 //! another.
 
 mod desk;
-mod pulse;
+mod rest;
 mod rounds;
 
 use std::pin::pin;
@@ -18,6 +18,7 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::listing::ListReader;
 use super::probe::Dialer;
+use super::pulse;
 use super::tenancy::Tenancy;
 use super::until;
 use crate::config::UpstreamConfig;
@@ -52,6 +53,8 @@ pub(super) struct Supervisor {
     pub(super) desk: Arc<Desk>,
     /// What its clients follow.
     pub(super) followed: Arc<Followed>,
+    /// Another one has its place: what is lost is not made again, and is nobody's news.
+    pub(super) retired: CancellationToken,
     pub(super) stop: CancellationToken,
 }
 
@@ -65,8 +68,25 @@ struct Course {
     /// Which lists those are.
     is_stale: PerKind<bool>,
     down_since: Option<Instant>,
+    /// When the lists of this connection were there.
+    announced_at: Option<Instant>,
+    /// Something is to be done on this connection until then at the least.
+    kept_awake_until: Option<Instant>,
+    /// The last connection was ended because nobody used it.
+    is_rested: bool,
     /// Which arguments went into headers when the lists were last read.
     mirrors: Arc<Mirrors>,
+}
+
+/// Why a connection is served no longer.
+#[derive(Debug)]
+enum End {
+    /// It broke.
+    Lost(Failure),
+    /// Nobody uses it.
+    Unused,
+    /// It is time to stop.
+    Stopped,
 }
 
 impl Supervisor {
@@ -79,6 +99,9 @@ impl Supervisor {
             grace_ends: Some(Instant::now() + self.config.grace),
             is_stale: PerKind::of(|_| true),
             down_since: None,
+            announced_at: None,
+            kept_awake_until: None,
+            is_rested: false,
             mirrors: Arc::default(),
         };
         while !self.stop.is_cancelled() {
@@ -86,16 +109,29 @@ impl Supervisor {
             self.desk.begin_attempt();
             let failure = match self.attempt(&mut course).await {
                 None => break,
-                Some(Err(failure)) => failure,
+                Some(Err(failure)) => {
+                    if std::mem::take(&mut course.is_rested) {
+                        self.doubt_lists(&mut course);
+                    }
+                    failure
+                }
                 Some(Ok(connection)) => {
-                    let Some(failure) = self.serve(&connection, &mut course, began).await else {
-                        Box::pin(connection.stop()).await;
-                        break;
+                    let failure = match self.serve(&connection, &mut course, began).await {
+                        End::Lost(_) if self.retired.is_cancelled() => break,
+                        End::Lost(failure) => failure,
+                        End::Stopped => {
+                            Box::pin(connection.stop()).await;
+                            break;
+                        }
+                        End::Unused => {
+                            Box::pin(connection.stop()).await;
+                            self.rest(&connection, &mut course).await;
+                            continue;
+                        }
                     };
                     UpstreamLost { upstream: &self.config.name, reason: &failure.reason() }
                         .emit(&self.metrics);
-                    course.grace_ends = Some(Instant::now() + self.config.grace);
-                    course.is_stale = PerKind::of(|_| true);
+                    self.doubt_lists(&mut course);
                     if began.elapsed() >= SUSTAINED {
                         course.backoff.reset();
                     }
@@ -105,6 +141,12 @@ impl Supervisor {
             self.back_off(failure, &mut course, began).await;
         }
         self.desk.close();
+    }
+
+    /// From now on the lists may not be true any more.
+    fn doubt_lists(&self, course: &mut Course) {
+        course.grace_ends = Some(Instant::now() + self.config.grace);
+        course.is_stale = PerKind::of(|_| true);
     }
 
     /// One attempt to connect; `None` if it is time to stop.
@@ -172,26 +214,27 @@ impl Supervisor {
         let _stopped = self.while_in_grace(course, waiting).await;
     }
 
-    /// Serves a ready connection until it breaks; `None` if it is time to stop.
-    async fn serve(
-        &self,
-        connection: &Arc<Connection>,
-        course: &mut Course,
-        began: Instant,
-    ) -> Option<Failure> {
+    /// Serves a ready connection until it breaks, nobody uses it any more, or it is time to stop.
+    async fn serve(&self, connection: &Arc<Connection>, course: &mut Course, began: Instant) -> End {
         course.connects += 1;
         course.down_since = None;
+        (course.announced_at, course.kept_awake_until) = (None, None);
+        let since = Instant::now();
         connection.mirror(Arc::clone(&course.mirrors));
         self.desk.open(connection);
         let mut rounds = Rounds::new(&kinds(connection.hello()), self.config.refresh);
-        let mut is_announced = false;
         let mut lasts_at = Some(began + SUSTAINED);
         let mut pulse = pin!(pulse::watch(connection, &self.config, &self.metrics).fuse());
         let mut following = Box::pin(connection.follow(&self.followed));
         loop {
             tokio::select! {
-                () = self.stop.cancelled() => return None,
-                failure = connection.closed() => return Some(failure),
+                () = self.stop.cancelled() => return End::Stopped,
+                failure = connection.closed() => return End::Lost(failure),
+                () = until(self.bored_at(course, since)) => {
+                    if self.try_to_rest(course, since) {
+                        return End::Unused;
+                    }
+                }
                 () = until(course.grace_ends) => self.forget_lists(course),
                 () = until(lasts_at) => {
                     lasts_at = None;
@@ -204,11 +247,11 @@ impl Supervisor {
                 changed = connection.wire().unsolicited.changed() => rounds.hurry(&changed),
                 read = rounds.next() => {
                     let failure = self.publish(connection, course, &mut rounds, read);
-                    if !std::mem::replace(&mut is_announced, true) {
+                    if course.announced_at.replace(Instant::now()).is_none() {
                         self.announce(connection, course, began);
                     }
                     if let Some(failure) = failure.filter(|_| rounds.is_hopeless(connection)) {
-                        return Some(failure);
+                        return End::Lost(failure);
                     }
                 }
             }
@@ -279,14 +322,15 @@ impl Supervisor {
         failed
     }
 
-    fn announce(&self, connection: &Connection, course: &Course, began: Instant) {
+    fn announce(&self, connection: &Connection, course: &mut Course, began: Instant) {
+        let is_rested = std::mem::take(&mut course.is_rested);
         UpstreamConnected {
             upstream: &self.config.name,
             version: connection.hello().version.as_str(),
             transport: connection.wire().transport.label(),
             tools: self.desk.offer().borrow().lists.tools.entries.len(),
             took: began.elapsed(),
-            is_restart: course.connects > 1,
+            is_restart: course.connects > 1 && !is_rested,
         }
         .emit(&self.metrics);
     }

@@ -22,6 +22,7 @@ mod names;
 mod pagination;
 mod pipe;
 mod policy;
+mod processes;
 mod rates;
 mod reload;
 mod resources;

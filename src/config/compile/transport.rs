@@ -12,7 +12,7 @@ use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
 use crate::config::tree::{Name, Value};
-use crate::config::{Http, HttpKind, Stdio, Transport, mask};
+use crate::config::{Http, HttpKind, Process, Stdio, Transport, mask};
 
 /// Reads where an upstream is; `None`, with a finding, if that cannot be known.
 pub(crate) fn transport(section: &mut Section<'_>) -> Option<Transport> {
@@ -41,6 +41,9 @@ pub(crate) fn transport(section: &mut Section<'_>) -> Option<Transport> {
                 &[keys::ARGS.name, keys::ENV.name, keys::CWD.name],
                 "only a `command` has `args`, `env` and `cwd`",
             );
+            if section.has_own(keys::PROCESS_KEY.name) {
+                refuse(section, &[keys::PROCESS_KEY.name], "only a `command` has a process");
+            }
             http.map(Transport::Http)
         }
         (true, true) => {
@@ -127,7 +130,7 @@ fn stdio(section: &mut Section<'_>) -> Option<Stdio> {
     }
     command::check(section, &command, &args, cwd.as_deref());
     let args = args.into_iter().map(|text| text.value).collect();
-    Some(Stdio { command: command.value, args, env, cwd })
+    Some(Stdio { command: command.value, args, env, cwd, process: Process::default() })
 }
 
 fn command(section: &mut Section<'_>) -> Option<Text> {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::{self, RuleKeys};
-use super::{resilience, transport};
+use super::{process, resilience, transport};
 use crate::config::effective::{self, Block, Origin};
 use crate::config::reader::Text;
 use crate::config::reference as keys;
 use crate::config::section::{Section, quoted};
 use crate::config::source::Finding;
 use crate::config::tree::{Name, Node, Span};
-use crate::config::{CallLimits, Isolation, Naming, Resilience, Rules, Sharing, Transport, UpstreamConfig};
+use crate::config::{
+    CallLimits, Isolation, Naming, Process, Resilience, Rules, Sharing, Transport, UpstreamConfig,
+};
 use crate::mcp::Era;
 
 /// The upstreams of a file.
@@ -116,6 +118,7 @@ struct Behaviour {
     list_timeout: Duration,
     grace: Duration,
     refresh: Duration,
+    process: Process,
     sharing: Sharing,
     resilience: Resilience,
     limits: CallLimits,
@@ -135,6 +138,10 @@ fn behaviour(section: &mut Section<'_>, transport: Option<&Transport>) -> Behavi
         list_timeout: section.bounded(&keys::LIST_TIMEOUT).unwrap_or_default(),
         grace: section.bounded(&keys::GRACE).unwrap_or_default(),
         refresh: refresh(section),
+        process: match transport {
+            Some(Transport::Http(_)) => Process::default(),
+            Some(Transport::Stdio(_)) | None => process::process(section),
+        },
         sharing: sharing(section, transport),
         resilience: resilience::resilience(section),
         limits: access::call_limits(section, &keys::UPSTREAM_LIMITS),
@@ -193,10 +200,13 @@ fn sharing(section: &mut Section<'_>, transport: Option<&Transport>) -> Sharing 
 const MIN_REFRESH: Duration = Duration::from_millis(100);
 
 fn upstream(section: &mut Section<'_>, name: &Name, naming: &Naming, upstreams: &mut Upstreams) {
-    let transport = transport::transport(section);
+    let mut transport = transport::transport(section);
     let is_disabled = section.flag(&keys::DISABLED).unwrap_or_default();
     let prefix = prefix(section, name, naming);
     let behaviour = behaviour(section, transport.as_ref());
+    if let Some(Transport::Stdio(stdio)) = &mut transport {
+        stdio.process = behaviour.process;
+    }
     upstreams.all.push(Named {
         name: name.text.clone(),
         prefix: prefix.clone(),

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use super::{
     AUTH, BREAKER, CALL_LIMITS, CLIENT, DEFAULTS, DEMO_TABLE, EDGE_TABLE, ENDPOINT, EXTENSIONS, Fate, HEALTH,
-    ICON, JWT_TABLE, LIMITS, LISTEN_TABLE, LOG, NAMING, OAUTH_TABLE, POLICY, PROMPTS, RESOURCES, ROLE,
-    SERVER_INFO, SESSIONS, TLS_TABLE, TOOLS, TOP, Table, UPSTREAM,
+    ICON, JWT_TABLE, LIMITS, LISTEN_TABLE, LOG, NAMING, OAUTH_TABLE, POLICY, PROCESS, PROMPTS, RESOURCES,
+    ROLE, SERVER_INFO, SESSIONS, TLS_TABLE, TOOLS, TOP, Table, UPSTREAM,
 };
 
 /// Every mapping, in the order of the page.
-pub(crate) static TABLES: [&Table; 27] = [
+pub(crate) static TABLES: [&Table; 28] = [
     &TOP,
     &LISTEN_TABLE,
     &TLS_TABLE,
@@ -22,6 +22,7 @@ pub(crate) static TABLES: [&Table; 27] = [
     &OAUTH_TABLE,
     &HEALTH,
     &BREAKER,
+    &PROCESS,
     &DEFAULTS,
     &ENDPOINT,
     &ROLE,

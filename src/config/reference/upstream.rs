@@ -58,6 +58,7 @@ pub(crate) static UPSTREAM: Table = Table {
         &super::RETRY,
         &GRACE,
         &REFRESH,
+        &super::PROCESS_KEY,
         &ISOLATION,
         &MAX_CONNECTIONS,
         &MAX_CONCURRENCY,
@@ -95,6 +96,7 @@ pub(crate) static DEFAULTS: Table = Table {
         &super::RETRY,
         &GRACE,
         &REFRESH,
+        &super::PROCESS_KEY,
         &ISOLATION,
         &MAX_CONNECTIONS,
         &MAX_CONCURRENCY,
@@ -114,7 +116,7 @@ upstreams:
 ",
 };
 
-const LATER: &[&str] = &["process", "forward_headers", "validate_arguments"];
+const LATER: &[&str] = &["forward_headers", "validate_arguments"];
 
 const ALIASES: &[(&str, &str)] = &[
     ("cmd", "command"),

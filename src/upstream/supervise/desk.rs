@@ -1,5 +1,7 @@
 //! Where the supervisor of an upstream and its callers meet: what is offered, and the connection that calls
 //! go to, or why there is none.
+//!
+//! Must not know: when a connection is made or ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +9,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::gateway::{GatewayErrorKind, Health, Offer};
+use crate::gateway::{Health, Offer};
 use crate::upstream::connection::Connection;
 use crate::upstream::failure::Failure;
+use crate::upstream::pool::Checkout;
+use crate::upstream::usage::Usage;
 
 /// How long a call waits for a connection that is on its way.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -22,6 +26,8 @@ pub(in crate::upstream) struct Desk {
     state: watch::Sender<State>,
     offer: watch::Sender<Arc<Offer>>,
     wake: Notify,
+    /// Who uses the connection; where it is never ended for want of use, nobody needs to know.
+    usage: Option<Arc<Usage>>,
 }
 
 /// Where an upstream stands.
@@ -33,6 +39,10 @@ pub(in crate::upstream) enum State {
     Ready(Arc<Connection>),
     /// The next attempt is not due yet.
     Down(Arc<Outage>),
+    /// Its process was ended because nobody used it.
+    Idle,
+    /// Its process is started because somebody wants to use it.
+    Waking,
     /// It will not come back.
     Stopped,
 }
@@ -52,14 +62,16 @@ pub(in crate::upstream) struct Outage {
     pub(in crate::upstream) failures: u32,
 }
 
+impl State {
+    fn is_asleep(&self) -> bool {
+        matches!(self, Self::Idle | Self::Waking)
+    }
+}
+
 impl Outage {
     /// What a call gets.
     fn failure(&self) -> Failure {
-        let is_auth = self.failure.kind == GatewayErrorKind::UpstreamAuth;
-        let kind = if is_auth { GatewayErrorKind::UpstreamAuth } else { GatewayErrorKind::Unavailable };
-        let wait = self.retry_at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let failure = Failure { kind, ..Failure::unavailable(self.failure.text.clone()) };
-        Failure { cause: self.failure.cause.clone(), ..failure }.retry_after(Some(wait))
+        self.failure.of_unsent(self.retry_at.saturating_duration_since(Instant::now()))
     }
 
     fn patience(&self) -> Duration {
@@ -68,13 +80,15 @@ impl Outage {
 }
 
 impl Desk {
-    /// A desk of an upstream that is being connected; until it is, it offers what one in its place did.
-    pub(in crate::upstream) fn new(before: Option<Offer>) -> Self {
+    /// A desk with an attempt on its way; until that has succeeded, it offers what one in its place did. `usage` is for
+    /// an upstream whose process may be ended because nobody uses it.
+    pub(in crate::upstream) fn new(usage: Option<Arc<Usage>>, before: Option<Offer>) -> Self {
         let offer = Offer { health: Health::Connecting, connects: 0, ..before.unwrap_or_default() };
         Self {
             state: watch::Sender::new(State::Connecting(None)),
             offer: watch::Sender::new(Arc::new(offer)),
             wake: Notify::new(),
+            usage,
         }
     }
 
@@ -84,17 +98,35 @@ impl Desk {
     }
 
     /// The connection to call on. Waits a little for one that is on its way, and has one tried where that is
-    /// possible, but never longer than until `deadline`.
+    /// possible; waits for a process that is started for its callers for as long as that takes; but never longer than
+    /// until `deadline`. No process is ended for want of use meanwhile, and as long as what is given out lives.
     ///
     /// # Errors
     /// Why there is none, and when it makes sense to try again.
-    pub(in crate::upstream) async fn checkout(&self, deadline: Instant) -> Result<Arc<Connection>, Failure> {
+    pub(in crate::upstream) async fn checkout(&self, deadline: Instant) -> Result<Checkout, Failure> {
+        // Before the state is looked at: see `rest`.
+        let in_use = self.usage.as_ref().map(Usage::enter);
         let mut states = self.state.subscribe();
         let state = states.borrow_and_update().clone();
         let outage = match state {
-            State::Ready(connection) => return Ok(connection),
+            State::Ready(connection) => return Ok(Checkout::shared(connection, in_use)),
             State::Stopped => return Err(stopped()),
             State::Connecting(outage) => outage,
+            State::Idle | State::Waking => {
+                if matches!(state, State::Idle) {
+                    self.wake.notify_one();
+                }
+                let awake = timeout_at(deadline, states.wait_for(|state| !state.is_asleep())).await;
+                return match awake.ok().and_then(Result::ok).map(|state| state.clone()) {
+                    Some(State::Ready(connection)) => Ok(Checkout::shared(connection, in_use)),
+                    Some(State::Down(outage)) => Err(outage.failure()),
+                    Some(State::Stopped) => Err(stopped()),
+                    Some(State::Connecting(_) | State::Idle | State::Waking) | None => {
+                        Err(Failure::unavailable("its process is still starting")
+                            .retry_after(Some(LITTLE_PATIENCE)))
+                    }
+                };
+            }
             State::Down(outage) => {
                 if Instant::now() < outage.may_wake_at {
                     return Err(outage.failure());
@@ -106,7 +138,7 @@ impl Desk {
         let patience = outage.as_ref().map_or(PATIENCE, |outage| outage.patience());
         let is_news = |state: &State| match state {
             State::Ready(_) | State::Stopped => true,
-            State::Connecting(_) => false,
+            State::Connecting(_) | State::Idle | State::Waking => false,
             State::Down(now) => outage.as_ref().is_none_or(|before| !Arc::ptr_eq(before, now)),
         };
         let end = deadline.min(Instant::now() + patience);
@@ -116,10 +148,10 @@ impl Desk {
             .and_then(Result::ok)
             .map(|state| state.clone());
         match news {
-            Some(State::Ready(connection)) => Ok(connection),
+            Some(State::Ready(connection)) => Ok(Checkout::shared(connection, in_use)),
             Some(State::Down(outage)) => Err(outage.failure()),
             Some(State::Stopped) => Err(stopped()),
-            Some(State::Connecting(_)) | None => {
+            Some(State::Connecting(_) | State::Idle | State::Waking) | None => {
                 let failure = Failure::unavailable("it is still connecting");
                 Err(failure.retry_after(Some(LITTLE_PATIENCE)))
             }
@@ -134,12 +166,39 @@ impl Desk {
     /// An attempt begins.
     pub(super) fn begin_attempt(&self) {
         self.state.send_modify(|state| {
-            let outage = match state {
-                State::Down(outage) => Some(Arc::clone(outage)),
-                State::Connecting(_) | State::Ready(_) | State::Stopped => None,
+            *state = match state {
+                State::Down(outage) => State::Connecting(Some(Arc::clone(outage))),
+                State::Idle => State::Waking,
+                State::Connecting(_) | State::Ready(_) | State::Stopped | State::Waking => {
+                    State::Connecting(None)
+                }
             };
-            *state = State::Connecting(outage);
         });
+    }
+
+    /// Since when nobody uses the connection; `None` where that does not matter.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.usage.as_ref().map(|usage| usage.idle_since())
+    }
+
+    /// Nobody can call on the connection any more until it is made anew, if nobody uses it now; says whether. Who
+    /// enters later sees that, and who has seen that it is ready has entered before.
+    pub(super) fn rest(&self) -> bool {
+        use futures_util::FutureExt;
+        let is_idle = || self.usage.as_ref().is_some_and(|usage| usage.is_idle());
+        self.state.send_if_modified(|state| {
+            let rests = is_idle();
+            if rests {
+                let _old_wish = self.wake.notified().now_or_never();
+                *state = State::Idle;
+            }
+            rests
+        })
+    }
+
+    /// Whether its process was ended because nobody used it, and nobody has asked for it since.
+    pub(in crate::upstream) fn is_idle(&self) -> bool {
+        matches!(*self.state.borrow(), State::Idle)
     }
 
     /// Calls can go to this connection.

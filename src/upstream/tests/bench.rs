@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::super::{Connector, Parking, start};
-use crate::config::{Config, Http, Stdio, Transport, UpstreamConfig, for_test};
+use crate::config::{Config, Http, Process, Stdio, Transport, UpstreamConfig, for_test};
 use crate::exchange::{Call, Cancel, Event, EventSink, Hop, Outcome, Principal};
 use crate::gateway::{AdmittedCall, GatewayError, Health, Offer, Target, Upstream};
 use crate::mcp::{Body, Message, Method, Raw, key};
@@ -41,7 +41,7 @@ pub(crate) fn scripted(plan: &Value) -> Stdio {
 
 pub(crate) fn shell(command: &str, args: &[&str]) -> Stdio {
     let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-    Stdio { command: command.to_owned(), args, env: vec![], cwd: None }
+    Stdio { command: command.to_owned(), args, env: vec![], cwd: None, process: Process::default() }
 }
 
 impl Made {
@@ -95,7 +95,7 @@ impl Bench {
         let offer = self.offer(|offer| matches!(offer.health, Health::Down { .. })).await;
         match &offer.health {
             Health::Down { reason, .. } => Arc::clone(reason),
-            Health::Ready | Health::Connecting => panic!(),
+            Health::Ready | Health::Idle | Health::Connecting => panic!(),
         }
     }
 

@@ -13,7 +13,7 @@ async fn version_of(plan: serde_json::Value) -> String {
     bench.stop().await;
     match &offer.health {
         crate::gateway::Health::Down { reason, .. } => reason.to_string(),
-        crate::gateway::Health::Ready | crate::gateway::Health::Connecting => {
+        crate::gateway::Health::Ready | crate::gateway::Health::Idle | crate::gateway::Health::Connecting => {
             offer.protocol_version.unwrap().to_owned()
         }
     }

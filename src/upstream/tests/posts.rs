@@ -67,7 +67,7 @@ async fn every_answer_to_the_probe_over_http_finds_the_era() {
         let offer = bench.offer(|offer| !matches!(offer.health, Health::Connecting)).await;
         let found = match &offer.health {
             Health::Down { reason, .. } => reason.to_string(),
-            Health::Ready | Health::Connecting => offer.protocol_version.unwrap().to_owned(),
+            Health::Ready | Health::Idle | Health::Connecting => offer.protocol_version.unwrap().to_owned(),
         };
         assert_eq!(found, expected, "{case}");
         bench.stop().await;

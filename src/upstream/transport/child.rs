@@ -3,6 +3,7 @@
 //!
 //! The only place where processes are made. Must not know: messages.
 
+mod census;
 pub(crate) mod guard;
 pub(crate) mod orphans;
 
@@ -16,13 +17,16 @@ use secrecy::ExposeSecret;
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config;
+use crate::config::{self, ProcessBounds};
 use crate::telemetry::{Metrics, UpstreamStderr};
 use crate::upstream::failure::Failure;
+
+use census::Taken;
 
 /// The longest line of stderr that is kept whole.
 const STDERR_LINE: usize = 8 * 1024;
@@ -56,7 +60,10 @@ const PASSED_ON: [&str; 12] = [
 /// A child that runs. Dropping it ends its whole process group, in the background.
 #[derive(Debug)]
 pub(super) struct Child {
+    leader: Pid,
     end: CancellationToken,
+    /// It is to be killed at once.
+    kill: CancellationToken,
     life: watch::Receiver<Life>,
     last_words: Arc<LastWords>,
 }
@@ -84,6 +91,49 @@ enum Life {
     Exited(ExitStatus),
     /// It and its group are gone. The status is absent where it could not be learned.
     Gone(Option<ExitStatus>),
+}
+
+/// Whether a child is to end, and how.
+#[derive(Debug)]
+struct Asked {
+    end: CancellationToken,
+    kill: CancellationToken,
+}
+
+/// What a child took too much of.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Excess {
+    /// The key of the bound.
+    pub(super) bound: &'static str,
+    pub(super) taken: String,
+    pub(super) most: String,
+}
+
+impl Excess {
+    fn of(taken: &Taken, bounds: ProcessBounds) -> Option<Self> {
+        if let Some(most) = bounds.memory.filter(|most| taken.memory > *most) {
+            let (taken, most) = (mebibytes(taken.memory), mebibytes(most));
+            return Some(Self { bound: "max_memory", taken, most });
+        }
+        let most = bounds.cpu_time.filter(|most| taken.cpu_time > *most)?;
+        let (taken, most) = (format!("{:.1?}", taken.cpu_time), format!("{most:?}"));
+        Some(Self { bound: "max_cpu_time", taken, most })
+    }
+
+    /// Why the connection ended.
+    pub(super) fn failure(&self) -> Failure {
+        let what = if self.bound == "max_memory" { "memory" } else { "processor time" };
+        let text = format!(
+            "its process took more {what} than it may ({}, `{}`) and was killed",
+            self.most, self.bound
+        );
+        Failure::unavailable(text).of_connection().because(format_args!("it had taken {}", self.taken))
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    let (whole, tenths) = (bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20);
+    if tenths == 0 { format!("{whole} MiB") } else { format!("{whole}.{tenths} MiB") }
 }
 
 /// The last line on stderr, and whether there will be no more.
@@ -117,9 +167,10 @@ pub(super) fn spawn(config: &config::Stdio, family: &Family<'_>) -> Result<(Chil
         last_words: Arc::clone(&last_words),
     };
     let group = Group { leader: pid, is_gone: false };
-    let asked = end.clone();
+    let kill = CancellationToken::new();
+    let asked = Asked { end: end.clone(), kill: kill.clone() };
     family.tasks.spawn(async move { reap(process, group, asked, &alive).await });
-    let child = Child { end, life, last_words };
+    let child = Child { leader: pid, end, kill, life, last_words };
     let gone = child.gone();
     family.tasks.spawn(async move {
         tokio::select! {
@@ -162,6 +213,25 @@ impl Child {
     /// Ends the whole group: SIGTERM, and SIGKILL for what is still there a while later. Does not wait.
     pub(super) fn terminate(&self) {
         self.end.cancel();
+    }
+
+    /// Ends the whole group by SIGKILL. Does not wait.
+    pub(super) fn kill(&self) {
+        self.kill.cancel();
+        self.end.cancel();
+    }
+
+    /// Waits until the child takes more than it may, with all that it has started. Does not end where there is no
+    /// bound. Cancel safe.
+    pub(super) async fn exceed(&self, bounds: ProcessBounds) -> Excess {
+        loop {
+            sleep(census::PERIOD).await;
+            let leader = self.leader;
+            let Ok(taken) = spawn_blocking(move || census::look_at(leader)).await else { continue };
+            if let Some(excess) = Excess::of(&taken, bounds) {
+                return excess;
+            }
+        }
     }
 
     /// Waits until the child itself has exited; others of its group may still run.
@@ -266,14 +336,17 @@ impl Drop for Group {
 async fn reap(
     mut process: tokio::process::Child,
     mut group: Group,
-    asked: CancellationToken,
+    asked: Asked,
     life: &watch::Sender<Life>,
 ) {
     let mut status = tokio::select! {
         status = process.wait() => status.ok(),
-        () = asked.cancelled() => None,
+        () = asked.end.cancelled() => None,
     };
     for (signal, limit) in [(Signal::TERM, TERM_GRACE), (Signal::KILL, KILL_GRACE)] {
+        if signal == Signal::TERM && asked.kill.is_cancelled() {
+            continue;
+        }
         if let Some(status) = status {
             life.send_replace(Life::Exited(status));
         }

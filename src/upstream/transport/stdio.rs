@@ -18,8 +18,9 @@ use tokio_util::task::TaskTracker;
 use super::child::{self, Child, Family};
 use super::inbox::{Inbox, lost};
 use super::{Farewell, Outgoing, Reply, cancelled, no_room};
-use crate::config;
+use crate::config::{self, ProcessBounds};
 use crate::exchange::Budget;
+use crate::telemetry::{Metrics, ProcessOverBounds};
 use crate::upstream::failure::Failure;
 use crate::upstream::inflight::{Flight, Stage};
 use crate::upstream::question::WayBack;
@@ -111,6 +112,10 @@ impl Pipe {
         });
         family.tasks.spawn(write(pipes.stdin, waiting, Arc::clone(&shared), bounds.write_stall));
         family.tasks.spawn(read(pipes.stdout, Arc::clone(&shared), bounds));
+        if config.process.bounds.is_any() {
+            let about = (Arc::clone(family.upstream), Arc::clone(family.metrics));
+            family.tasks.spawn(bound(Arc::clone(&shared), config.process.bounds, about));
+        }
         Ok(Self { shared, tasks: family.tasks.clone() })
     }
 
@@ -318,6 +323,20 @@ async fn put(stdin: &mut Input, batch: &mut BytesMut, line: &Line) -> std::io::R
     }
     batch.extend_from_slice(b"\n");
     Ok(())
+}
+
+/// Sees to it that the child takes no more than it may.
+async fn bound(shared: Arc<Shared>, bounds: ProcessBounds, (upstream, metrics): (Arc<str>, Arc<Metrics>)) {
+    let excess = tokio::select! {
+        excess = shared.child.exceed(bounds) => excess,
+        () = shared.child.gone() => return,
+    };
+    ProcessOverBounds { upstream: &upstream, bound: excess.bound, taken: &excess.taken, most: &excess.most }
+        .emit(&metrics);
+    // First of all why: its end must not be taken for the reason.
+    shared.inbox.close(excess.failure());
+    shared.child.kill();
+    shared.close(excess.failure());
 }
 
 /// Reads messages until the connection breaks, and tells everybody.

@@ -80,6 +80,11 @@ class Child:
                 os.kill(os.getpid(), signal.SIGKILL)
             elif kind == b"S":
                 subprocess.Popen(["sleep", payload.decode()])
+            elif kind == b"M":
+                program = "import sys, time; kept = b'x' * (int(sys.argv[1]) << 20); time.sleep(600)"
+                subprocess.Popen([sys.executable, "-c", program, payload.decode()])
+            elif kind == b"B":
+                subprocess.Popen([sys.executable, "-c", "while True: pass"])
 
 
 def join_streams(port):

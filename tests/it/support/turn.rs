@@ -279,6 +279,14 @@ impl Turn {
         }
     }
 
+    /// The child that it came to; nothing over HTTP.
+    pub fn process(&self) -> Option<&Process> {
+        match &self.out {
+            Out::Stdio(process) => Some(process),
+            Out::Http(_) | Out::Sse(_) => None,
+        }
+    }
+
     /// Over HTTP: writes bytes as they are, without any framing.
     pub fn bytes(&self, bytes: &[u8]) {
         let _not_taken = self.bytes_taken(bytes);

@@ -165,6 +165,16 @@ impl Process {
         self.frame(b'S', seconds.to_string().as_bytes());
     }
 
+    /// Makes it start a child of its own that fills so many MiB.
+    pub fn eat(&self, mebibytes: u32) {
+        self.frame(b'M', mebibytes.to_string().as_bytes());
+    }
+
+    /// Makes it start a child of its own that computes for ever.
+    pub fn spin(&self) {
+        self.frame(b'B', b"");
+    }
+
     pub fn pid(&self) -> u32 {
         self.hello["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a pid")
     }

@@ -46,7 +46,7 @@ fn outage(failures: u32, due: u64, spared: u64) -> Outage {
 }
 
 /// The calls that wait, by a number: until when at the most, and how each goes on.
-type Waiting<'a> = HashMap<usize, (Instant, BoxFuture<'a, Result<Arc<Connection>, Failure>>)>;
+type Waiting<'a> = HashMap<usize, (Instant, BoxFuture<'a, Result<Checkout, Failure>>)>;
 
 /// Ends the calls that have ended; those that should have are a fault.
 fn settle(waiting: &mut Waiting<'_>) -> Result<(), TestCaseError> {
@@ -66,7 +66,7 @@ fn settle(waiting: &mut Waiting<'_>) -> Result<(), TestCaseError> {
 }
 
 async fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let desk = Desk::new(None);
+    let desk = Desk::new(None, None);
     let mut waiting = Waiting::default();
     let (mut may_hurry_at, mut is_down, mut is_stopped) = (Instant::now(), false, false);
     for (name, step) in steps.into_iter().enumerate() {
@@ -119,7 +119,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn a_stampede_hurries_the_supervisor_once() {
-    let desk = Desk::new(None);
+    let desk = Desk::new(None, None);
     desk.report(outage(1, 60_000, 0));
     let deadline = Instant::now() + Duration::from_secs(1);
     let calls = futures_util::future::join_all((0..100).map(|_| desk.checkout(deadline)));

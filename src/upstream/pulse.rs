@@ -43,7 +43,7 @@ pub(super) async fn watch(connection: &Connection, config: &UpstreamConfig, metr
         }
         missed += 1;
         let silent = heard.elapsed();
-        let is_busy = metrics.calls_in_flight(&config.name) > 0;
+        let is_busy = connection.is_busy();
         let is_stuck = match is_busy {
             true => silent > config.longest_silence() + health.timeout,
             false => missed >= TRIES,
