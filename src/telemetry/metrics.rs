@@ -248,7 +248,7 @@ impl Metrics {
 
     /// Forgets every series with these labels.
     pub(super) fn forget(&self, labels: &[(&str, &str)]) {
-        let families: [&dyn Forgetful; 23] = [
+        let families: [&dyn Forgetful; 26] = [
             &self.calls,
             &self.call_duration,
             &self.request_bytes,
@@ -256,6 +256,9 @@ impl Metrics {
             &self.calls_in_flight,
             &self.questions,
             &self.up,
+            &self.idle,
+            &self.idle_stops,
+            &self.over_bounds,
             &self.connects,
             &self.restarts,
             &self.connect_failures,
@@ -620,6 +623,20 @@ mod tests {
             .filter(|name| cfg!(target_os = "linux") || !name.contains("process_"))
             .collect();
         assert_eq!(rendered, listed);
+    }
+
+    #[test]
+    fn met_03_of_an_upstream_that_is_no_more_nothing_is_left() {
+        let metrics = Metrics::for_test();
+        metrics.register_upstream("gone");
+        metrics.register_upstream("kept");
+        metrics.calls.cell(&["c", "gone", "t", "tools/call", "ok"]);
+        metrics.call_duration.cell(&["gone", "tools/call"]);
+        let known = metrics.render().matches("upstream=\"kept\"").count();
+        metrics.forget_upstream("gone");
+        let text = metrics.render();
+        assert!(!text.contains("upstream=\"gone\""), "{text}");
+        assert_eq!(text.matches("upstream=\"kept\"").count(), known);
     }
 
     #[test]
