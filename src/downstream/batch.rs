@@ -27,6 +27,12 @@ use crate::wire::json::{self, JsonError};
 /// Most messages of one batch.
 const MAX_BATCH: usize = 100;
 
+/// How many messages a text holds that may be a batch; 1 for what is refused as a whole.
+pub(super) fn count(text: &[u8]) -> u32 {
+    let elements = serde_json::from_slice::<Vec<serde::de::IgnoredAny>>(text).map_or(1, |all| all.len());
+    if elements > MAX_BATCH { 1 } else { u32::try_from(elements.max(1)).unwrap_or(1) }
+}
+
 /// A batch under way.
 pub(super) struct Batch {
     /// The calls that have not ended, by their places in the batch.
@@ -122,8 +128,11 @@ impl Batch {
             let (next, at, _) = pin!(select_all(each)).await;
             match next {
                 Next::Ended(reply) => {
-                    let (place, _) = self.running.remove(at);
-                    self.note(place, reply);
+                    let (place, ended) = self.running.remove(at);
+                    // Its client wants to hear no more of what it has withdrawn.
+                    if !ended.is_withdrawn() {
+                        self.note(place, reply);
+                    }
                 }
                 Next::Message(_) | Next::Silence => return next,
             }

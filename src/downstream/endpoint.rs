@@ -208,6 +208,17 @@ impl Endpoint {
         })
     }
 
+    /// The place of the stream of a session: that of the one that it has open, which ends with this one, or a new one.
+    ///
+    /// # Errors
+    /// As [`Endpoint::stream_place`].
+    pub(super) fn session_place(&self, caller: &Caller, session: &SessionUse) -> Result<Arc<Place>, Reply> {
+        match session.stream_place() {
+            Some(place) => Ok(place),
+            None => self.stream_place(caller, StreamKind::Session, None).map(Arc::new),
+        }
+    }
+
     /// Makes a call out of a request and enters it into the table of calls in flight.
     pub(super) fn prepare(&self, caller: &Caller, request: Request, terms: Terms) -> Step {
         let Terms { era, method, hop, logs, session, asking } = terms;

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use tokio::time::timeout;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::endpoint::quoted;
 use super::reply::{ErrorBody, object};
 use crate::exchange::{Call, Cancel, EventSink, Hop, Outcome, Principal};
-use crate::gateway::{Following, Gateway};
+use crate::gateway::{Following, Gateway, GatewayErrorKind};
 use crate::mcp::{Code, Id, ListKind, Message, Method, Raw, Request};
 use crate::translate::hello::write_request;
 use crate::wire::json;
@@ -22,6 +23,10 @@ use crate::wire::json;
 const RESOURCES: &str = "resourceSubscriptions";
 /// How long upstreams may take to agree before the client hears what is told. Those that agree later are left out.
 const SETTLE_TIME: Duration = Duration::from_secs(10);
+/// How many resources are asked for at the same time.
+const AT_ONCE: usize = 8;
+/// How long one waits before it tries again whether its turn has come, at first and at last.
+const TURNS: [Duration; 2] = [Duration::from_millis(25), Duration::from_secs(1)];
 
 /// What a subscription asks for. What else its filter names is not told, and not acknowledged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,9 +77,14 @@ impl Filter {
     ) -> Self {
         // What exceeds the limit would be refused one by one.
         self.resources.truncate(gateway.config().limits.subscriptions_per_session);
-        let asking = self.resources.iter().map(|uri| async move {
-            let followed = timeout(SETTLE_TIME, gateway.follow(subscribe(uri, principal)?, following)).await;
-            matches!(followed, Ok(Ok(Outcome::Complete(_)))).then_some(())
+        let end = Instant::now() + SETTLE_TIME;
+        let turns = Semaphore::new(AT_ONCE);
+        let asking = self.resources.iter().map(|uri| async {
+            let asked = async {
+                let _turn = turns.acquire().await.ok()?;
+                follow(gateway, (uri, principal), following).await
+            };
+            matches!(timeout_at(end, asked).await, Ok(Some(Outcome::Complete(_)))).then_some(())
         });
         let agreed = join_all(asking).await;
         let honoured = self.resources.into_iter().zip(agreed);
@@ -92,6 +102,27 @@ impl Filter {
             members.push((RESOURCES, Some([b"[".as_slice(), &uris.join(&b','), b"]"].concat().into())));
         }
         object(&members)
+    }
+}
+
+/// Follows one resource. Where limits let only some be asked for at once, waits for its turn.
+async fn follow(
+    gateway: &Gateway,
+    (uri, principal): (&str, &Principal),
+    following: &Following,
+) -> Option<Outcome> {
+    let [mut wait, longest] = TURNS;
+    loop {
+        match gateway.follow(subscribe(uri, principal)?, following).await {
+            Ok(outcome) => return Some(outcome),
+            Err(refusal)
+                if refusal.kind == GatewayErrorKind::RateLimited && refusal.retry_after.is_some() =>
+            {
+                sleep(wait).await;
+                wait = (wait * 2).min(longest);
+            }
+            Err(_) => return None,
+        }
     }
 }
 

@@ -42,7 +42,7 @@ use crate::gateway::EdgeCaller;
 #[cfg(test)]
 use crate::gateway::Gateway;
 use crate::mcp::Code;
-use crate::telemetry::{AcceptFailed, AcceptRecovered, CredentialsRefused, StreamKind};
+use crate::telemetry::{AcceptFailed, AcceptRecovered, CredentialsRefused};
 use crate::tls::Acceptor;
 use crate::wire::headers::LAST_EVENT_ID;
 
@@ -367,7 +367,7 @@ fn get(
         Some(Position::Session(last)) => Some(last),
         None => None,
     };
-    let place = endpoint.stream_place(caller, StreamKind::Session, None)?;
+    let place = endpoint.session_place(caller, session)?;
     Ok(Listening::session(endpoint, (caller, session), since, place).into_response())
 }
 
@@ -406,7 +406,7 @@ pub(super) async fn read(
         return Err(Reply::transport(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     let limits = &endpoint.gateway.config().limits;
-    let share = endpoint.gateway.metrics().budget().share();
+    let share = endpoint.gateway.metrics().budget().share_of_arrival();
     let read = body::read(headers, body, (limits.body, share), limits.body_timeout).await;
     read.map_err(|error| match error {
         BodyError::NoRoom => Reply::transport(

@@ -7,7 +7,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::departed::Departed;
 use super::level::Level;
+use super::listening::Place;
 use crate::config::Config;
 use crate::exchange::{CallerSession, Principal};
 use crate::gateway::{Following, Seen};
@@ -53,6 +54,8 @@ pub(super) struct Session {
     following: Arc<Following>,
     /// Ends its stream, if one is open.
     stream: Mutex<CancellationToken>,
+    /// What that stream has taken of the limit on streams.
+    place: Mutex<Weak<Place>>,
     ended: CancellationToken,
     /// When its id was given out.
     issued_ms: u64,
@@ -323,6 +326,7 @@ impl Session {
             seen: Mutex::default(),
             following: Arc::new(following),
             stream: Mutex::default(),
+            place: Mutex::default(),
             ended: CancellationToken::new(),
             issued_ms: now,
             last_use_ms: AtomicU64::new(now),
@@ -354,6 +358,16 @@ impl Session {
         let mut open = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *open, stream.clone()).cancel();
         stream
+    }
+
+    /// The place of its open stream, which the stream of a client that comes again takes over.
+    pub(super) fn stream_place(&self) -> Option<Arc<Place>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// The place of the stream that it opens now.
+    pub(super) fn set_stream_place(&self, place: &Arc<Place>) {
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(place);
     }
 
     /// The resources that it follows.

@@ -96,7 +96,7 @@ pub(super) struct Listening {
     /// The gateway stops.
     closing: CancellationToken,
     is_over: bool,
-    _place: Place,
+    _place: Arc<Place>,
 }
 
 /// What is sent on a stream that stays open.
@@ -134,9 +134,10 @@ impl Listening {
         endpoint: &Endpoint,
         (caller, session): (&Caller, &SessionUse),
         since: Option<SessionPosition>,
-        place: Place,
+        place: Arc<Place>,
     ) -> Self {
         let kept = session.open_stream();
+        session.set_stream_place(&place);
         let following = Arc::clone(session.following());
         if let Some(since) = &since {
             let (client, kind) = (&*caller.principal.name, "session");
@@ -167,14 +168,14 @@ impl Listening {
             let honoured = filter.settle(&gateway, &principal, &following).await;
             Piece::Message(acknowledgement(&subscription, &honoured))
         });
-        Self::new(endpoint, watch, (Voice::Subscription(id), opening), place)
+        Self::new(endpoint, watch, (Voice::Subscription(id), opening), Arc::new(place))
     }
 
     fn new(
         endpoint: &Endpoint,
         watch: Watch,
         (voice, opening): (Voice, BoxFuture<'static, Piece>),
-        place: Place,
+        place: Arc<Place>,
     ) -> Self {
         Self {
             watch,

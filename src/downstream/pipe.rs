@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::batch::Batch;
+use super::batch::{self, Batch};
 use super::classify::classify;
 use super::endpoint::{Caller, Endpoint, Prepared, Step};
 use super::face::Face;
@@ -33,7 +33,6 @@ use super::{legacy, modern, post};
 use crate::exchange::{Cancel, Principal};
 use crate::gateway::{Credentials, EdgeCaller};
 use crate::mcp::{Code, Era, Id, Message, Method, Notification};
-use crate::telemetry::StreamKind;
 use crate::translate::from_legacy::Asking;
 use crate::wire::headers::SESSION_ID;
 use crate::wire::json::{self, JsonError};
@@ -79,7 +78,7 @@ pub(super) struct Pipe {
     speaks: Speaks,
     out: Outlet,
     /// The place of the session's stream, where it was taken already.
-    place: Option<Place>,
+    place: Option<Arc<Place>>,
     /// The session of the last handshake.
     session: Option<Joined>,
     /// Calls and subscriptions under way.
@@ -119,7 +118,7 @@ impl Pipe {
             caller: Caller { pipe: Some(endpoint.in_flight.own_scope()), ..caller },
             speaks,
             out,
-            place,
+            place: place.map(Arc::new),
             session: None,
             tasks: TaskTracker::new(),
             gone,
@@ -249,7 +248,8 @@ impl Pipe {
         let endpoint = Arc::clone(&self.endpoint);
         let (caller, out) = (self.caller.clone(), self.out.clone());
         let session = self.session.as_ref().map(|joined| joined.session.clone());
-        self.start(None, |_| async move {
+        let count = batch::count(&text);
+        self.start_many(count, None, |_| async move {
             let batch = Batch::start(&endpoint, (&caller, session.as_ref()), &text, Asking::Possible);
             let reply = match batch {
                 Ok(mut batch) => loop {
@@ -272,7 +272,15 @@ impl Pipe {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        self.start_many(1, id, task).await;
+    }
+
+    /// The same for something that is as many requests.
+    async fn start_many<F>(&self, count: u32, id: Option<&Id>, task: impl FnOnce(&Self) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_many_owned(count) else {
             let most = self.endpoint.gateway.config().limits.pipe_calls;
             let text = format!("{most} requests are under way already (`limits.pipe_calls`)");
             let error = ErrorBody::new(Code::RateLimited, text);
@@ -334,20 +342,19 @@ impl Pipe {
     /// Opens the stream of the session, once the handshake is over.
     fn hear(&mut self) {
         let Some(joined) = self.session.as_mut().filter(|joined| !joined.is_heard) else { return };
-        joined.is_heard = true;
-        let place = match self.place.take() {
-            Some(place) => Ok(place),
-            None => self.endpoint.stream_place(&self.caller, StreamKind::Session, None),
+        let taken = match &self.place {
+            Some(place) => Ok(Arc::clone(place)),
+            None => self.endpoint.session_place(&self.caller, &joined.session),
         };
-        match (place, &self.session) {
-            (Ok(place), Some(joined)) => {
-                let listening =
-                    Listening::session(&self.endpoint, (&self.caller, &joined.session), None, place);
-                self.tasks.spawn(self.tell(listening, Cancel::default()));
-            }
-            (Err(refusal), _) => self.endpoint.note(&refusal),
-            (Ok(_), None) => {}
-        }
+        let place = match taken {
+            Ok(place) => place,
+            Err(refusal) => return self.endpoint.note(&refusal),
+        };
+        joined.is_heard = true;
+        // The next session on this pipe takes it over.
+        self.place = Some(Arc::clone(&place));
+        let listening = Listening::session(&self.endpoint, (&self.caller, &joined.session), None, place);
+        self.tasks.spawn(self.tell(listening, Cancel::default()));
     }
 
     /// Enters the session that a handshake began, and leaves the one before.

@@ -140,6 +140,11 @@ impl Running {
         self.call.cancel.cancel(reason);
     }
 
+    /// Whether its client has withdrawn it.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.call.cancel.is_withdrawn()
+    }
+
     /// Waits for what comes next. Events that were sent before the end come before it.
     ///
     /// Cancel safe.

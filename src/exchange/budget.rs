@@ -30,6 +30,8 @@ pub struct Exhausted;
 pub struct Share {
     budget: Budget,
     bytes: usize,
+    /// How many bytes all messages may hold for it to grow.
+    most: usize,
 }
 
 /// A message that holds its part of a budget for as long as any of its bytes is referred to.
@@ -64,14 +66,21 @@ impl Budget {
             return bytes;
         }
         self.0.held.fetch_add(bytes.len(), Ordering::Relaxed);
-        let share = Share { budget: self.clone(), bytes: bytes.len() };
+        let share = Share { budget: self.clone(), bytes: bytes.len(), most: self.0.most };
         Bytes::from_owner(Kept { bytes, _share: share })
     }
 
     /// A share for one message that begins.
     #[must_use]
     pub fn share(&self) -> Share {
-        Share { budget: self.clone(), bytes: 0 }
+        Share { budget: self.clone(), bytes: 0, most: self.0.most }
+    }
+
+    /// A share for one message that nothing has been done for yet: it finds room in the first half only, so that
+    /// answers to what was done already find room in the other.
+    #[must_use]
+    pub fn share_of_arrival(&self) -> Share {
+        Share { budget: self.clone(), bytes: 0, most: self.0.most / 2 }
     }
 }
 
@@ -88,10 +97,10 @@ impl Share {
     /// [`Exhausted`] if there is no room for them; the share stays as it was.
     pub fn resize(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let wanted = if bytes > SMALL { bytes } else { 0 };
-        let Account { most, held } = &*self.budget.0;
+        let Account { held, .. } = &*self.budget.0;
         if wanted > self.bytes {
             let more = wanted - self.bytes;
-            let fits = |held: usize| held.checked_add(more).filter(|sum| sum <= most);
+            let fits = |held: usize| held.checked_add(more).filter(|sum| *sum <= self.most);
             held.try_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| Exhausted)?;
         } else {
             held.fetch_sub(self.bytes - wanted, Ordering::Relaxed);
@@ -106,7 +115,8 @@ impl Share {
         if self.bytes == 0 {
             return bytes;
         }
-        let share = Self { budget: self.budget.clone(), bytes: std::mem::take(&mut self.bytes) };
+        let share =
+            Self { budget: self.budget.clone(), bytes: std::mem::take(&mut self.bytes), most: self.most };
         Bytes::from_owner(Kept { bytes, _share: share })
     }
 }
@@ -137,6 +147,17 @@ mod tests {
         assert_eq!(budget.share().resize(SMALL * 2), Err(Exhausted), "others have to wait");
         drop(part);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn what_arrives_leaves_room_for_answers() {
+        let budget = Budget::new(SMALL * 8);
+        let mut arriving: Vec<Share> = (0..2).map(|_| budget.share_of_arrival()).collect();
+        arriving.iter_mut().for_each(|share| share.resize(SMALL * 2).unwrap());
+        assert_eq!(budget.share_of_arrival().resize(SMALL * 2), Err(Exhausted));
+        let mut answer = budget.share();
+        answer.resize(SMALL * 4).unwrap();
+        assert_eq!(budget.share().resize(SMALL * 2), Err(Exhausted), "no more than all of it");
     }
 
     #[test]

@@ -106,6 +106,13 @@ impl Breaker {
         Ok(Pass { breaker: self, tool, roles, is_told: false })
     }
 
+    /// What of it is not called now, this tool if it is asked for one; nobody is let through by asking.
+    pub(super) fn spared(&self, tool: Option<&str>, now: Instant) -> Option<Spared> {
+        let circuits = self.circuits();
+        let own = tool.and_then(|tool| circuits.tools.get(tool)?.wait(now)).map(Spared::Tool);
+        own.or_else(|| circuits.whole.wait(now).map(Spared::Upstream))
+    }
+
     /// How many failures in a row open one.
     pub(super) fn threshold(&self) -> u32 {
         self.settings.failures

@@ -10,6 +10,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::admit::{self, Named};
+use super::breaker::Spared;
 use super::error::GatewayErrorKind;
 use super::{Current, Gateway, Health, Target};
 use crate::catalog::{Candidate, Snapshot, split_tag};
@@ -189,6 +190,7 @@ impl Gateway {
         if let Some(target) = &target {
             steps.extend(self.explain_rules((snapshot, &principal), question, target));
             steps.extend(self.explain_upstream(&current, target.upstream));
+            steps.extend(self.explain_breaker(target.upstream, question));
             steps.extend(self.explain_limits(client, target.upstream));
         }
         let upstream = target.as_ref().and_then(|target| self.config.upstreams.get(target.upstream));
@@ -212,7 +214,11 @@ impl Gateway {
         };
         match admit::grant(self, current, principal, &named, &mut admit::Findings::default()) {
             Ok(grant) => match current.offers.get(grant.target.upstream).map(|offer| &offer.health) {
-                Some(health) if health.takes_calls() => Verdict::Allowed,
+                Some(health)
+                    if health.takes_calls() && self.spared(grant.target.upstream, question).is_none() =>
+                {
+                    Verdict::Allowed
+                }
                 Some(_) | None => Verdict::Unavailable,
             },
             Err(refusal) if refusal.kind == GatewayErrorKind::Denied => Verdict::Denied,
@@ -396,6 +402,25 @@ impl Gateway {
         };
         let step = if is_admitted { Step::pass(check, text) } else { Step::stop(check, text) };
         step.at(self.place(line))
+    }
+
+    /// What is not called now because it did not answer.
+    fn spared(&self, upstream: usize, question: &Question) -> Option<Spared> {
+        let tool = (question.kind == ListKind::Tools).then_some(&*question.name);
+        self.breakers.get(upstream)?.spared(tool, Instant::now())
+    }
+
+    fn explain_breaker(&self, upstream: usize, question: &Question) -> Option<Step> {
+        let (what, wait) = match self.spared(upstream, question)? {
+            Spared::Upstream(wait) => ("its upstream is", wait),
+            Spared::Tool(wait) => ("it alone is", wait),
+        };
+        let failures = self.breakers.get(upstream)?.threshold();
+        let text = format!(
+            "{what} not called for {} s: the last {failures} calls or more had no answer in time",
+            wait.as_secs().max(1)
+        );
+        Some(Step::stop("breaker", text))
     }
 
     fn explain_limits(&self, client: &ClientConfig, upstream: usize) -> Vec<Step> {

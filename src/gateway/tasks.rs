@@ -4,6 +4,7 @@
 //! Nothing is remembered: a task lives in its upstream, and every use of its id is judged anew.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ use crate::seal::{Purpose, Sealer};
 
 /// What is wrong with a task that its client could not use.
 const FOREIGN: &str = "it made a task that cannot be passed on to this client";
+/// When to ask again for a task whose server is being connected.
+const SOON: Duration = Duration::from_secs(1);
 /// Longest id of an upstream's own, in bytes: the sealed one is a header of requests.
 const LONGEST: usize = 1024;
 
@@ -86,11 +89,15 @@ pub(super) enum TaskUse {
 }
 
 impl Gateway {
-    /// Whether an upstream has tasks of this kind, at the endpoint of `principal`.
+    /// Whether an upstream has tasks of this kind, at the endpoint of `principal`, or may have: what one has that was
+    /// not connected yet is not known.
     #[must_use]
     pub fn has_tasks(&self, principal: &Principal, mode: TaskMode) -> bool {
         let current = self.current.load();
-        self.offers_at(&current, principal).any(|(_, offer)| offer.tasks == Some(mode))
+        self.offers_at(&current, principal).any(|(_, offer)| {
+            let is_unknown = offer.capabilities.is_none() && !offer.health.takes_calls();
+            offer.tasks == Some(mode) || is_unknown
+        })
     }
 
     /// Where a task is, for whoever has its id. The rules of today decide, not those of when it was made.
@@ -112,10 +119,14 @@ impl Gateway {
         let is_own = sealed.principal == *call.principal.name && call.hop.tasks == Some(sealed.mode);
         let upstream = self.config.upstreams_in_order().find(|upstream| sealed.upstream == *upstream.name);
         let upstream = upstream.filter(|_| is_own).ok_or_else(unknown)?;
-        let has_tasks = |index: usize| current.offers.get(index)?.tasks;
-        let (Some(names), true) =
-            (self.names.get(upstream.index), has_tasks(upstream.index) == Some(sealed.mode))
-        else {
+        let offer = current.offers.get(upstream.index).ok_or_else(unknown)?;
+        if offer.tasks.is_none() && !offer.health.takes_calls() {
+            // What it has is not known yet; whoever asks for a task must not take it for lost.
+            let text = "is not connected yet";
+            let absent = GatewayError::upstream(GatewayErrorKind::Unavailable, &upstream.name, text);
+            return Err(absent.retry_after(SOON));
+        }
+        let (Some(names), true) = (self.names.get(upstream.index), offer.tasks == Some(sealed.mode)) else {
             return Err(unknown());
         };
         let exposed = names.expose(&sealed.tool);

@@ -240,6 +240,28 @@ fn batches_are_those_of_the_revision_that_has_them() {
     assert_eq!(old.next()["error"]["code"], -32700);
 }
 
+/// Each request of a batch is one of those that may be under way, and one that is withdrawn is not answered.
+#[test]
+fn a_batch_on_a_connection_is_as_many_requests_as_it_holds() {
+    let (gate, held) = Gate::new("late");
+    let up = Script::echo(Era::Legacy).tool("held", held).stdio();
+    let gateway = Config::new().upstream("up", &up).set("limits", json!({"pipe_calls": 2})).ready();
+    let mut old = Old::connected(&gateway, "2025-03-26", "{}");
+    let call = |id: u32, name: &str| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": {"text": "x"}}});
+    old.post(&json!([call(1, "up__echo"), call(2, "up__echo"), call(3, "up__echo")]).to_string());
+    let refused = old.next();
+    assert!(refused["error"]["message"].as_str().unwrap().contains("limits.pipe_calls"), "{refused}");
+    old.post(&json!([call(4, "up__held"), call(5, "up__echo")]).to_string());
+    eventually("both are there", || (up.calls().len() == 2).then_some(()));
+    let withdrawn =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 4}});
+    old.post(&withdrawn.to_string());
+    let answers = old.next();
+    gate.open();
+    assert_eq!(answers.as_array().map(Vec::len), Some(1), "{answers}");
+    assert_eq!(answers[0]["id"], 5, "{answers}");
+}
+
 #[test]
 fn a_connection_belongs_to_its_client_and_passes_the_same_checks() {
     let up = Script::echo(Era::Legacy).tools(["other"]).stdio();

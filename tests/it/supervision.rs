@@ -137,6 +137,8 @@ fn an_open_breaker_spares_the_server_and_closes_with_an_answer() {
         );
         assert_eq!(up.calls().len(), sent, "nothing is sent");
         assert_eq!(status(&gateway, "up")["breaker"], "open");
+        let explained = gateway.admin("/api/explain?client=anonymous&tool=up__echo").1;
+        assert!(explained.contains("unavailable") && explained.contains("\"breaker\""), "{explained}");
         gateway.wait_metric("waypost_upstream_breaker_open", &[("upstream", "up")], 1.0);
         assert_eq!(client.echo("other__echo", "x"), "x");
         is_silent.store(false, Ordering::Relaxed);

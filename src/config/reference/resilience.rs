@@ -38,7 +38,8 @@ pub(crate) static STREAM_IDLE: Key<Bounded<Duration>> = Key {
 pub(crate) static MEMORY: Key<Bounded<Bytes>> = Key {
     name: "memory",
     about: "What messages of more than 64 KiB may take of the memory altogether, from their first byte until they are \
-            passed on. A request that does not fit gets 503; an answer that does not fit fails its call.",
+            passed on. Requests find room in the first half only, and get 503 beyond it, so that answers to calls that \
+            were made already find room; an answer that does not fit fails its call.",
     form: Bounded { default: Some(Bytes(512 << 20)), min: Bytes(1 << 20), max: Bytes(1 << 40) },
 };
 
@@ -98,7 +99,8 @@ pub(crate) static BREAKER: Table = Table {
     about: "When it is not called for a while: after failures in a row. A failure is a call that was sent and not \
             answered: timed out, or lost with its connection. Any answer, errors of tools too, is none. After that \
             while one call is let through to see. A single tool whose calls time out is spared in the same way, and \
-            the others are called on: only failures of several tools, or lost connections, are those of the upstream.",
+            the others are called on: only failures of several tools, or lost connections, are those of the upstream. \
+            It counts the calls of all clients together.",
     keys: &[&BREAKER_FAILURES, &BREAKER_OPEN],
     later: &[],
     foreign: &[],

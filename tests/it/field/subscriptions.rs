@@ -431,3 +431,16 @@ fn sub_a_refusal_that_looks_like_a_lost_session_is_a_refusal() {
     let handshakes = up.of_method("initialize").len();
     assert!(handshakes <= 3, "{handshakes} handshakes");
 }
+
+/// All that a filter names is asked for, though limits let only some of it be asked for at once.
+#[test]
+fn sub_a_filter_of_many_resources_waits_for_its_turns() {
+    let uris: Vec<String> = (0..6).map(|number| format!("file:///{number}")).collect();
+    let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
+    let script = Script::modern().telling_of_resources([]).resources("up", uris.clone());
+    let up = script.http();
+    let limits = json!({"limits": {"concurrency": 2}});
+    let gateway = Config::new().upstream_with("up", &up, limits).ready();
+    let (_stream, told) = subscribed(&Client::modern(&gateway), &uris);
+    assert_eq!(told, uris);
+}

@@ -9,9 +9,9 @@ use crate::support::client::{Client, header_value};
 use crate::support::gateway::{Config, Gateway};
 use crate::support::json::{elements, get, quoted, string};
 use crate::support::matrix::{Cell, Era, Transport};
-use crate::support::patience;
 use crate::support::script::Script;
 use crate::support::turn::{Form, Turn};
+use crate::support::{eventually, patience};
 
 crate::matrix! {
     task_ids_lead_back_to_their_upstream_and_to_nobody_else
@@ -544,4 +544,24 @@ fn task_07_no_list_of_tasks_is_promised_that_no_upstream_has() {
     let answer = Client::legacy(&gateway).request("tasks/list", "{}").send();
     assert_eq!(answer.code(), 502, "{}", answer.text());
     assert!(!answer.text().contains("theirs"), "{}", answer.text());
+}
+
+/// Whoever asks for a task while its server is being connected is not told that there is none.
+#[test]
+fn task_08_a_task_is_not_lost_because_its_server_is_not_connected_yet() {
+    for era in [Era::Legacy, Era::Modern] {
+        let up = tasking(era, "up").http();
+        let config = with_two(Config::new().upstream("up", &up), &json!({}));
+        let gateway = config.ready();
+        let id = id_of(&start(&of(&gateway, era, "t-alice"), "up__slow", "mine"));
+        drop(gateway);
+        up.go_down();
+        let gateway = config.start();
+        let alice = of(&gateway, era, "t-alice");
+        let refused = ask(&alice, "tasks/get", &id);
+        assert_ne!(refused["error"]["code"], -32602, "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("not connected yet"), "{refused}");
+        up.come_back();
+        eventually("it is there again", || ask(&alice, "tasks/get", &id)["result"].is_object().then_some(()));
+    }
 }
