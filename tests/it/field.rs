@@ -25,6 +25,7 @@ mod policy;
 mod processes;
 mod rates;
 mod reload;
+mod replicas;
 mod resources;
 mod resume;
 mod schemas;

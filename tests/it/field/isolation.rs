@@ -448,3 +448,20 @@ fn s2c_03_a_question_outside_of_any_call_is_refused_where_nobody_listens() {
     let told = eventually("the refusal", || heard.lock().unwrap().first().cloned());
     assert_eq!(told["error"]["code"], -32601, "{told}");
 }
+
+/// How many processes there are is what the file says: one, or one for each session and one that reads the lists.
+#[test]
+fn lek_05_nobody_has_a_process_unasked() {
+    for (isolation, own) in [("shared", 0_usize), ("per_session", 10)] {
+        let up = counting(Era::Legacy).stdio();
+        let more = if own == 0 { json!({}) } else { json!({"isolation": isolation}) };
+        let gateway = two_clients(&up, more).ready();
+        let clients: Vec<_> = (0..10)
+            .map(|number| Client::legacy_with(&gateway, if number % 2 == 0 { "t-a" } else { "t-b" }))
+            .collect();
+        assert!(clients.iter().all(|client| count(client) == 1 || own == 0));
+        wait_servers(&gateway, 1 + own);
+        clients.iter().for_each(|client| assert!(client.bodyless("DELETE").send().status < 300));
+        wait_servers(&gateway, 1);
+    }
+}

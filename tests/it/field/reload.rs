@@ -213,7 +213,7 @@ fn chg_03_who_sees_something_else_is_told_and_a_denial_bites_at_once() {
 }
 
 #[test]
-fn aut_11_a_token_that_is_taken_away_is_good_for_nothing() {
+fn aut_10_a_token_that_is_taken_away_is_good_for_nothing_and_the_session_stays() {
     let up = Script::echo(Era::Legacy).http();
     let config = |names: &[&str]| {
         Config::new()

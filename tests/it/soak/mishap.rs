@@ -20,7 +20,7 @@ const TO_CHILDREN: [(usize, Mishap); 6] =
 /// What can be done to a server over HTTP.
 const TO_SERVERS: [(usize, Mishap); 3] = [(3, drop_connections), (2, go_down), (3, restart)];
 /// What any server may do.
-const TO_ANY: [(usize, Mishap); 2] = [(2, change), (4, update)];
+const TO_ANY: [(usize, Mishap); 4] = [(2, change), (4, update), (2, reload), (1, break_the_file)];
 
 /// Makes things go wrong until `is_over`, one after the other.
 pub fn befall(world: &World, mut dice: Dice, is_over: &AtomicBool) {
@@ -140,6 +140,26 @@ fn update(_world: &World, server: &Server, dice: &mut Dice) {
     }
     let which = dice.one_of(&["a", "b"]);
     server.up.update(&format!("{}://{which}", server.name));
+}
+
+/// The configuration changes: another server in the place of this one, or something that no server minds.
+fn reload(world: &World, server: &Server, dice: &mut Dice) {
+    let number = dice.below(1_000_000) as u64;
+    let (text, kind) = match dice.once_in(2) {
+        true => (world.with_another(server, number), "reload: a server is another one"),
+        false => (world.with_other_words(number), "reload: something else"),
+    };
+    let status = world.reload(&text);
+    assert_eq!(status, 200, "{kind}");
+    world.ledger.fault(kind);
+}
+
+/// The configuration is wrong for a moment.
+fn break_the_file(world: &World, server: &Server, dice: &mut Dice) {
+    let whole = world.with_another(server, dice.below(1_000_000) as u64);
+    let half: String = whole.chars().take(whole.len() / 2).collect();
+    assert_eq!(world.reload(&half), 422);
+    world.ledger.fault("reload: half a file");
 }
 
 /// Lets everything run again that was held.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::connection::token_of;
 use super::ledger::Ledger;
+use crate::support::client::Request;
 use crate::support::fault::Fault;
 use crate::support::gateway::{Config, Gateway};
 use crate::support::json::quoted;
@@ -33,6 +34,10 @@ pub struct World {
     pub ledger: Arc<Ledger>,
     pub gateway: Gateway,
     pub servers: Vec<Server>,
+    /// What the gateway was started with.
+    config: Config,
+    /// What the servers have in common.
+    keys: Value,
     /// Those of the gateways that clients launch.
     pub launched: [Upstream; 2],
     _neighbour: Upstream,
@@ -61,6 +66,7 @@ impl World {
         });
         let mut config = Config::new()
             .set("log", json!({"level": "info"}))
+            .set("reload_interval", json!("0s"))
             .set("limits", json!({"message": "1MiB", "answer_timeout": "2s", "body_timeout": "1s", "header_timeout": "5s"}))
             .set("sessions", json!({"idle_timeout": "2s", "keep_alive": "500ms", "resume_window": "2s"}))
             .upstream(NEIGHBOUR, &neighbour);
@@ -69,7 +75,27 @@ impl World {
         }
         let launched =
             [server(Era::Legacy, "legacy", &ledger).stdio(), server(Era::Modern, "modern", &ledger).http()];
-        Self { launched, ledger, gateway: config.ready(), servers: servers.into(), _neighbour: neighbour }
+        let gateway = config.ready();
+        Self { launched, ledger, gateway, servers: servers.into(), config, keys, _neighbour: neighbour }
+    }
+
+    /// The configuration with something else about one server, that makes another one of it.
+    pub fn with_another(&self, server: &Server, number: u64) -> String {
+        let grace = format!("{}s", 600 + number % 1_000);
+        let mut keys = self.keys.clone();
+        keys["grace"] = json!(grace);
+        self.config.clone().upstream_with(server.name, &server.up, keys).text()
+    }
+
+    /// The configuration with something else about the gateway, that makes another one of no server.
+    pub fn with_other_words(&self, number: u64) -> String {
+        self.config.clone().set("instructions", json!(format!("The {number}th."))).text()
+    }
+
+    /// Has the gateway take up a configuration; the status that it answers with.
+    pub fn reload(&self, text: &str) -> u16 {
+        std::fs::write(self.gateway.folder().join("gateway.yaml"), text).expect("a file");
+        Request::post(self.gateway.admin, "/api/reload", "").send().status
     }
 }
 
