@@ -215,7 +215,7 @@ mod tests {
             let (first, second) = (sealer.seal(17, &one).unwrap(), sealer.seal(17, &two).unwrap());
             let at = at.index(first.len());
             let mixed = format!("{}{}", first.split_at(at).0, second.split_at(at).1);
-            prop_assert!(mixed == second || sealer.open(&mixed).is_none());
+            prop_assert!(mixed == first || mixed == second || sealer.open(&mixed).is_none());
         }
 
         #[test]

@@ -15,12 +15,14 @@ use super::endpoint::quoted;
 use super::reply::{ErrorBody, object};
 use crate::exchange::{Call, Cancel, EventSink, Hop, Outcome, Principal};
 use crate::gateway::{Following, Gateway, GatewayErrorKind};
-use crate::mcp::{Code, Id, ListKind, Message, Method, Raw, Request};
+use crate::mcp::task::TASK_ID;
+use crate::mcp::{Code, Id, ListKind, Message, Method, Raw, Request, TaskMode};
 use crate::translate::hello::write_request;
 use crate::wire::json;
 
-/// The member of a filter that names resources.
+/// The members of a filter that name resources, and tasks.
 const RESOURCES: &str = "resourceSubscriptions";
+const TASKS: &str = "taskIds";
 /// How long upstreams may take to agree before the client hears what is told. Those that agree later are left out.
 const SETTLE_TIME: Duration = Duration::from_secs(10);
 /// How many resources are asked for at the same time.
@@ -34,6 +36,8 @@ pub(super) struct Filter {
     pub(super) kinds: Vec<ListKind>,
     /// URIs as the client knows them, each once.
     pub(super) resources: Vec<Arc<str>>,
+    /// Ids of tasks as the client knows them, each once.
+    pub(super) tasks: Vec<Arc<str>>,
 }
 
 impl Filter {
@@ -58,17 +62,20 @@ impl Filter {
                 }
             }
         }
-        let named = view.raw(filter.bytes(), RESOURCES).map(|raw| serde_json::from_slice(raw.bytes()));
-        let named: Vec<String> = named.transpose().ok().map(Option::unwrap_or_default).ok_or_else(|| {
-            malformed(format!("`params.notifications.{RESOURCES}` must be an array of strings"))
-        })?;
-        let mut seen = HashSet::new();
-        let resources = named.into_iter().map(Arc::from).filter(|uri| seen.insert(Arc::clone(uri))).collect();
-        Ok(Self { kinds, resources })
+        let named = |member: &str| -> Result<Vec<Arc<str>>, ErrorBody> {
+            let named = view.raw(filter.bytes(), member).map(|raw| serde_json::from_slice(raw.bytes()));
+            let named: Vec<String> =
+                named.transpose().ok().map(Option::unwrap_or_default).ok_or_else(|| {
+                    malformed(format!("`params.notifications.{member}` must be an array of strings"))
+                })?;
+            let mut seen = HashSet::new();
+            Ok(named.into_iter().map(Arc::from).filter(|name| seen.insert(Arc::clone(name))).collect())
+        };
+        Ok(Self { kinds, resources: named(RESOURCES)?, tasks: named(TASKS)? })
     }
 
-    /// Has the upstreams asked for the resources of the filter, and leaves those of it that they, and the rules,
-    /// agree to.
+    /// Has the upstreams asked for the resources and tasks of the filter, and leaves those of it that they, and the
+    /// rules, agree to.
     pub(super) async fn settle(
         mut self,
         gateway: &Gateway,
@@ -76,20 +83,24 @@ impl Filter {
         following: &Following,
     ) -> Self {
         // What exceeds the limit would be refused one by one.
-        self.resources.truncate(gateway.config().limits.subscriptions_per_session);
-        let end = Instant::now() + SETTLE_TIME;
-        let turns = Semaphore::new(AT_ONCE);
-        let asking = self.resources.iter().map(|uri| async {
-            let asked = async {
-                let _turn = turns.acquire().await.ok()?;
-                follow(gateway, (uri, principal), following).await
-            };
-            matches!(timeout_at(end, asked).await, Ok(Some(Outcome::Complete(_)))).then_some(())
-        });
-        let agreed = join_all(asking).await;
-        let honoured = self.resources.into_iter().zip(agreed);
-        let resources = honoured.filter_map(|(uri, agreed)| agreed.map(|()| uri)).collect();
-        Self { kinds: self.kinds, resources }
+        let most = gateway.config().limits.subscriptions_per_session;
+        self.resources.truncate(most);
+        self.tasks.truncate(most);
+        let (end, turns) = (Instant::now() + SETTLE_TIME, Semaphore::new(AT_ONCE));
+        let agreed = async |names: Vec<Arc<str>>, topic: Topic| {
+            let asking = names.iter().map(|name| async {
+                let asked = async {
+                    let _turn = turns.acquire().await.ok()?;
+                    follow(gateway, (topic, name, principal), following).await
+                };
+                matches!(timeout_at(end, asked).await, Ok(Some(Outcome::Complete(_))))
+            });
+            let agreed = join_all(asking).await;
+            names.into_iter().zip(agreed).filter_map(|(name, agreed)| agreed.then_some(name)).collect()
+        };
+        let (resources, tasks) =
+            tokio::join!(agreed(self.resources, Topic::Resource), agreed(self.tasks, Topic::Task));
+        Self { kinds: self.kinds, resources, tasks }
     }
 
     /// The filter as JSON.
@@ -97,23 +108,37 @@ impl Filter {
         let mut members: Vec<_> =
             self.kinds.iter().map(|kind| (kind.filter(), Some(Bytes::from_static(b"true")))).collect();
         members.dedup();
-        let uris: Vec<_> = self.resources.iter().map(|uri| quoted(uri)).collect();
-        if !uris.is_empty() {
-            members.push((RESOURCES, Some([b"[".as_slice(), &uris.join(&b','), b"]"].concat().into())));
+        for (member, names) in [(RESOURCES, &self.resources), (TASKS, &self.tasks)] {
+            let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
+            if !names.is_empty() {
+                members.push((member, Some([b"[".as_slice(), &names.join(&b','), b"]"].concat().into())));
+            }
         }
         object(&members)
     }
 }
 
-/// Follows one resource. Where limits let only some be asked for at once, waits for its turn.
+/// What is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Topic {
+    Resource,
+    Task,
+}
+
+/// Follows one resource, or task. Where limits let only some be asked for at once, waits for its turn.
 async fn follow(
     gateway: &Gateway,
-    (uri, principal): (&str, &Principal),
+    (topic, name, principal): (Topic, &str, &Principal),
     following: &Following,
 ) -> Option<Outcome> {
     let [mut wait, longest] = TURNS;
     loop {
-        match gateway.follow(subscribe(uri, principal)?, following).await {
+        let call = asking(topic, name, principal)?;
+        let followed = match topic {
+            Topic::Resource => gateway.follow(call, following).await,
+            Topic::Task => gateway.follow_task(call, following).await,
+        };
+        match followed {
             Ok(outcome) => return Some(outcome),
             Err(refusal)
                 if refusal.kind == GatewayErrorKind::RateLimited && refusal.retry_after.is_some() =>
@@ -126,15 +151,18 @@ async fn follow(
     }
 }
 
-/// The subscription to one resource, in the shape of a call.
-fn subscribe(uri: &str, principal: &Principal) -> Option<Call> {
-    let method = Method::ResourcesSubscribe;
-    let text = write_request(&Id::from(0), method.as_str(), &[("uri", Raw::from_text(uri))], &[]);
+/// The wish to follow something, in the shape of a call that names it.
+fn asking(topic: Topic, name: &str, principal: &Principal) -> Option<Call> {
+    let (method, member, tasks) = match topic {
+        Topic::Resource => (Method::ResourcesSubscribe, "uri", None),
+        Topic::Task => (Method::TasksGet, TASK_ID, Some(TaskMode::ByServer)),
+    };
+    let text = write_request(&Id::from(0), method.as_str(), &[(member, Raw::from_text(name))], &[]);
     let Ok(Message::Request(request)) = json::parse(text) else { return None };
     Some(Call {
         method,
         request,
-        hop: Hop::default(),
+        hop: Hop { tasks, ..Hop::default() },
         principal: principal.clone(),
         session: None,
         events: EventSink::new().0,

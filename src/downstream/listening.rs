@@ -32,11 +32,11 @@ use super::resumption::Resumption;
 use super::stream::{KEEP_ALIVE, event_stream};
 use crate::exchange::Inquiry;
 use crate::gateway::{Change, EdgeCaller, Following, Watch};
-use crate::mcp::{Id, ListKind, key};
+use crate::mcp::{Draft, Id, ListKind, Message, Raw, key};
 use crate::telemetry::Resumption::Whole;
 use crate::telemetry::{Metrics, OpenStream, StreamKind, StreamResumed};
 use crate::translate::input::Question;
-use crate::wire::sse;
+use crate::wire::{json, sse};
 
 /// The streams that are open, counted by caller. As large as there are callers with open streams.
 #[derive(Debug, Default)]
@@ -285,7 +285,7 @@ impl Listening {
             Voice::Subscription(id) => Some(tag(id, None)),
         };
         let (method, uri) = match change {
-            Change::Task(said) => return said,
+            Change::Task(said) => return self.tagged(said),
             Change::List(kind) => (kind.changed(), None),
             Change::Resource(uri) => ("notifications/resources/updated", Some(quoted(&uri))),
         };
@@ -293,6 +293,24 @@ impl Listening {
         let has_params = params.iter().any(|(_, value)| value.is_some());
         let params = has_params.then(|| object(&params));
         notification(method, params)
+    }
+
+    /// A notification of a server, in a subscription with its id.
+    fn tagged(&self, said: Bytes) -> Bytes {
+        let Voice::Subscription(id) = &self.voice else { return said };
+        let Ok(Message::Notification(said)) = json::parse(said.clone()) else { return said };
+        let meta = match said.param("_meta").filter(Raw::is_object) {
+            // That of our own subscription stands there.
+            Some(meta) => {
+                let mut draft = Draft::new(meta.bytes().clone());
+                draft.edit_object(&meta.object(), &[(key::SUBSCRIPTION_ID, Some(id.bytes().clone()))]);
+                draft.finish()
+            }
+            None => tag(id, None),
+        };
+        let mut draft = Draft::new(said.text.clone());
+        draft.edit_object(&said.params, &[("_meta", Some(meta))]);
+        draft.finish()
     }
 
     /// What is said when the gateway stops: a subscription ends with its result.

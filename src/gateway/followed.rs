@@ -43,6 +43,8 @@ pub struct Followed {
     verdicts: watch::Sender<()>,
     news: watch::Sender<()>,
     statuses: Mutex<Statuses>,
+    /// The tasks that clients follow; none of tasks themselves.
+    tasks: Option<Arc<Self>>,
 }
 
 #[derive(Debug, Default)]
@@ -89,14 +91,17 @@ pub(super) struct Follow {
 
 impl Default for Followed {
     fn default() -> Self {
+        let wishes = watch::Sender::new(());
+        let tasks = Self::table(wishes.clone(), None);
+        Self::table(wishes, Some(Arc::new(tasks)))
+    }
+}
+
+impl Followed {
+    fn table(wishes: watch::Sender<()>, tasks: Option<Arc<Self>>) -> Self {
         let channel = || watch::Sender::new(());
-        Self {
-            table: Mutex::default(),
-            wishes: channel(),
-            verdicts: channel(),
-            news: channel(),
-            statuses: Mutex::default(),
-        }
+        let (table, statuses) = (Mutex::default(), Mutex::default());
+        Self { table, statuses, wishes, verdicts: channel(), news: channel(), tasks }
     }
 }
 
@@ -151,6 +156,19 @@ impl Followed {
             self.news.send_replace(());
         }
         is_lost
+    }
+
+    /// The tasks that clients follow, by the server's own ids, in the place of resources. What is said of them is in
+    /// [`Self::task_status`].
+    #[must_use]
+    pub fn tasks(&self) -> Option<&Arc<Self>> {
+        self.tasks.as_ref()
+    }
+
+    /// Whether nobody follows anything.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.wanted().all.is_empty() && self.tasks.as_ref().is_none_or(|tasks| tasks.is_idle())
     }
 
     /// The upstream has forgotten what it was asked for: its connection or session is another one.

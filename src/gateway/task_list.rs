@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{self, Grant};
 use super::error::{GatewayError, GatewayErrorKind};
+use super::following::exposed_status;
 use super::tasks::{Made, Used};
 use super::{Current, Gateway};
 use crate::config::Config;
@@ -219,13 +220,7 @@ impl Gateway {
         let tool = self.lineage.own_tasks.tool_of((principal, session), upstream, &native)?;
         self.admits_task(principal, upstream, &tool).then_some(())?;
         let made = Made { principal, upstream, tool: &tool, mode: TaskMode::ByCaller };
-        let id = Raw::from_text(&self.expose_task(&made, &native)?);
-        let mut draft = Draft::new(said.text.clone());
-        for span in task::told(&said.params, &said.text) {
-            // One that names another task, too, is nobody's.
-            (task::id_at(&said.text, &span)? == native).then(|| draft.replace(span, id.bytes().clone()))?;
-        }
-        Some(draft.finish())
+        exposed_status(said, (&native, &self.expose_task(&made, &native)?))
     }
 
     /// The cursor of what comes next: of the same upstream while its list goes on, then of the next one.

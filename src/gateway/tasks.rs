@@ -142,6 +142,14 @@ impl Gateway {
         Ok((Grant { target }, exposed.into()))
     }
 
+    /// Whether the rules let a principal use a task now that it was let use before, by the id that it has.
+    pub(super) fn still_admits_task(&self, principal: &Principal, id: &str) -> bool {
+        let Some(opened) = self.lineage.task_ids.open(id) else { return false };
+        let Ok(sealed) = serde_json::from_slice::<Sealed<'_>>(&opened) else { return false };
+        let upstream = self.config.upstreams_in_order().find(|upstream| sealed.upstream == *upstream.name);
+        upstream.is_some_and(|upstream| self.admits_task(principal, upstream.index, &sealed.tool))
+    }
+
     /// Whether the rules let a principal call the tool that made a task, by its native name.
     pub(super) fn admits_task(&self, principal: &Principal, upstream: usize, tool: &str) -> bool {
         let Some(known) = self.names.get(upstream).map(|names| names.expose(tool)) else { return false };

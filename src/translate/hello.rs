@@ -85,13 +85,13 @@ pub fn client_info() -> Raw {
     Raw::from_value(&json!({"name": "waypost", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-/// The reserved `_meta` of a request of our own: as JSON text by key.
+/// The reserved `_meta` of a request of our own, with these `ClientCapabilities`: as JSON text by key.
 #[must_use]
-pub fn own_meta(version: ProtocolVersion) -> Vec<(&'static str, Raw)> {
+pub fn own_meta(version: ProtocolVersion, capabilities: &Value) -> Vec<(&'static str, Raw)> {
     vec![
         (key::PROTOCOL_VERSION, Raw::from_text(version.as_str())),
         (key::CLIENT_INFO, client_info()),
-        (key::CLIENT_CAPABILITIES, Raw::trusted(Bytes::from_static(b"{}"))),
+        (key::CLIENT_CAPABILITIES, Raw::from_value(capabilities)),
     ]
 }
 
@@ -115,7 +115,12 @@ pub fn write_request(id: &Id, method: &str, params: &[(&str, Raw)], meta: &[(&st
 /// Writes `server/discover` at the newest revision.
 #[must_use]
 pub fn write_discover(id: &Id) -> Bytes {
-    write_request(id, "server/discover", &[], &own_meta(ProtocolVersion::NEWEST))
+    write_request(
+        id,
+        "server/discover",
+        &[],
+        &own_meta(ProtocolVersion::NEWEST, &Value::Object(serde_json::Map::new())),
+    )
 }
 
 /// What a client declares that carries questions to whoever called.

@@ -126,12 +126,12 @@ impl Connection {
 
     /// Keeps the server telling of what clients follow, for as long as the future lives. It does not end.
     pub(super) async fn follow(&self, followed: &Followed) {
-        if !self.tells_of_resources() {
-            followed.unsettle();
-            return std::future::pending().await;
-        }
         match &self.dialect {
-            Dialect::Legacy(legacy) => legacy.follow(followed).await,
+            Dialect::Legacy(legacy) if self.tells_of_resources() => legacy.follow(followed).await,
+            Dialect::Legacy(_) => {
+                followed.unsettle();
+                std::future::pending().await
+            }
             Dialect::Modern(modern) => modern.follow(followed).await,
         }
     }

@@ -92,7 +92,7 @@ impl Modern {
     /// Asks something of our own.
     pub(super) async fn ask(&self, method: &str, params: &[(&str, Raw)]) -> Result<Response, Failure> {
         let version = self.hello.version;
-        let write = |id: &Id| write_request(id, method, params, &own_meta(version));
+        let write = |id: &Id| write_request(id, method, params, &own_meta(version, &serde_json::json!({})));
         let reply = self.wire.ask(write, Arc::new(headers(version, method, None))).await?;
         Ok(reply.response)
     }

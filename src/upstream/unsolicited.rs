@@ -120,7 +120,7 @@ impl Unsolicited {
         }
     }
 
-    /// Waits for the acknowledgement of the subscription with this id: the resources that it names.
+    /// Waits for the acknowledgement of the subscription with this id: the resources, or tasks, that it names.
     pub(super) fn acknowledgement(&self, id: u64) -> oneshot::Receiver<Vec<String>> {
         let (sender, acknowledged) = oneshot::channel();
         let mut waiting = self.acknowledgements.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,9 +137,12 @@ impl Unsolicited {
         let mut waiting = self.acknowledgements.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = id.and_then(|id| waiting.remove(&id)) else { return };
         let filter = notification.param("notifications").filter(Raw::is_object);
-        let named = filter.and_then(|filter| filter.object().raw(filter.bytes(), "resourceSubscriptions"));
-        // Nobody waits any more where this fails.
-        let _gone = sender.send(strings(named.as_ref()));
+        let named = |member: &str| {
+            let named = filter.as_ref().and_then(|filter| filter.object().raw(filter.bytes(), member));
+            strings(named.as_ref())
+        };
+        // Nobody waits any more where this fails. No subscription is to both.
+        let _gone = sender.send([named("resourceSubscriptions"), named("taskIds")].concat());
     }
 
     /// The client of a call missed a notification.
@@ -159,10 +162,12 @@ impl Unsolicited {
                 Some(uri) => self.followed.updated(&uri),
                 None => self.noise(&notification.text),
             },
-            "notifications/tasks/status" => match notification.param_string(task::TASK_ID) {
-                Some(task) => self.followed.task_status(&task, notification.clone()),
-                None => self.noise(&notification.text),
-            },
+            "notifications/tasks/status" | "notifications/tasks" => {
+                match notification.param_string(task::TASK_ID) {
+                    Some(task) => self.followed.task_status(&task, notification.clone()),
+                    None => self.noise(&notification.text),
+                }
+            }
             "notifications/subscriptions/acknowledged" => self.acknowledged(notification),
             "notifications/message" => {
                 let text = notification.param("data").map(|raw| clip(raw.text()).to_owned());

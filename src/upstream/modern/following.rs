@@ -1,11 +1,13 @@
-//! Keeps a modern server telling of what clients follow: one subscription whose filter names all of it. Where
-//! that changes, another one takes its place, and the old one ends only once the new one is acknowledged.
+//! Keeps a modern server telling of what clients follow: one subscription whose filter names all resources, and one
+//! for all tasks. Where that changes, another one takes its place, and the old one ends only once the new one is
+//! acknowledged.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
@@ -14,12 +16,12 @@ use super::Modern;
 use super::subscription::{FIRST_WAIT, LONGEST_WAIT, SUSTAINED, is_refused, subscribe};
 use crate::exchange::{Answer, Outcome, ResultForm};
 use crate::gateway::{Consent, Followed, GatewayErrorKind};
-use crate::mcp::{Body, Message, Raw};
+use crate::mcp::{Body, Message, Raw, TaskMode, extension, tells_of_resources};
 use crate::upstream::backoff::Backoff;
 use crate::upstream::failure::Failure;
 use crate::upstream::transport::Reply;
 use crate::upstream::until;
-use crate::wire::json;
+use crate::wire::json::parse;
 
 /// How long wishes are gathered before the server hears of them.
 const GATHER: Duration = Duration::from_millis(20);
@@ -46,9 +48,52 @@ enum Opened {
     Failed(Failure),
 }
 
+/// What a subscription is about: the member of the filter that names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Topic {
+    Resources,
+    Tasks,
+}
+
+impl Topic {
+    const fn member(self) -> &'static str {
+        match self {
+            Self::Resources => "resourceSubscriptions",
+            Self::Tasks => "taskIds",
+        }
+    }
+}
+
 impl Modern {
-    /// Keeps the server telling of what is followed, for as long as the future lives. It does not end.
+    /// Keeps the server telling of what is followed, of resources if it tells of any, for as long as the future lives.
+    /// It does not end.
     pub(in crate::upstream) async fn follow(&self, followed: &Followed) {
+        let resources = async {
+            match self.hello.capabilities.as_ref().is_none_or(tells_of_resources) {
+                true => self.follow_all(Topic::Resources, followed).await,
+                false => followed.unsettle(),
+            }
+        };
+        let tasks = async {
+            match followed.tasks().filter(|_| self.hello.tasks() == Some(TaskMode::ByServer)) {
+                Some(tasks) => self.follow_all(Topic::Tasks, tasks).await,
+                None => {}
+            }
+        };
+        tokio::join!(resources, tasks);
+        std::future::pending().await
+    }
+
+    /// Says what became of a wish.
+    fn settle(&self, (topic, followed): (Topic, &Followed), key: &str, verdict: Consent) {
+        match topic {
+            Topic::Resources => self.wire.unsolicited.settle(key, verdict),
+            // That a task is told of no longer is no loss: its client polls.
+            Topic::Tasks => drop(followed.settle(key, verdict)),
+        }
+    }
+
+    async fn follow_all(&self, topic: Topic, followed: &Followed) {
         let mut wishes = followed.wishes();
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         let mut open: Option<Open> = None;
@@ -72,21 +117,24 @@ impl Modern {
                 }
                 continue;
             }
-            match self.open(&wanted.all).await {
+            match self.open(topic, &wanted.all).await {
                 Opened::Acknowledged(new) => {
                     for uri in &wanted.all {
                         let agreed = new.honoured.contains(uri).then(agreed).flatten();
-                        self.wire.unsolicited.settle(uri, agreed.unwrap_or_else(|| declined(self)));
+                        self.settle((topic, followed), uri, agreed.unwrap_or_else(|| declined(self)));
                     }
                     open = (!new.honoured.is_empty()).then_some(new);
                 }
                 Opened::Refused(verdict) => {
                     open = None;
-                    wanted.all.iter().for_each(|uri| self.wire.unsolicited.settle(uri, verdict.clone()));
+                    wanted.all.iter().for_each(|uri| self.settle((topic, followed), uri, verdict.clone()));
                 }
                 Opened::Failed(failure) => {
                     let error = failure.into_error(self.wire.unsolicited.upstream());
-                    wanted.open.iter().for_each(|uri| self.wire.unsolicited.settle(uri, Err(error.clone())));
+                    wanted
+                        .open
+                        .iter()
+                        .for_each(|uri| self.settle((topic, followed), uri, Err(error.clone())));
                     // What is there tells of more than is wanted, which is no reason to hurry.
                     pause(&mut wishes, backoff.next()).await;
                 }
@@ -94,15 +142,19 @@ impl Modern {
         }
     }
 
-    /// Opens a subscription to these resources, and waits for its acknowledgement.
-    async fn open(&self, uris: &HashSet<Arc<str>>) -> Opened {
+    /// Opens a subscription to these resources, or tasks, and waits for its acknowledgement.
+    async fn open(&self, topic: Topic, uris: &HashSet<Arc<str>>) -> Opened {
         let mut named: Vec<&str> = uris.iter().map(|uri| &**uri).collect();
         named.sort_unstable();
-        let filter = serde_json::json!({"resourceSubscriptions": named});
+        let filter = json!({topic.member(): named});
         let id = self.wire.mint();
         let acknowledged = self.wire.unsolicited.acknowledgement(id);
         let (wire, hello) = (Arc::clone(&self.wire), self.hello.clone());
-        let subscribed = async move { subscribe(&wire, &hello, id, Raw::from_value(&filter)).await };
+        let able = match topic {
+            Topic::Resources => json!({}),
+            Topic::Tasks => json!({"extensions": {extension::TASKS: {}}}),
+        };
+        let subscribed = async move { subscribe(&wire, &hello, id, (Raw::from_value(&filter), &able)).await };
         let mut stream = AbortOnDropHandle::new(self.tasks.spawn(subscribed));
         let heard = tokio::select! {
             biased;
@@ -155,7 +207,7 @@ fn refusal(modern: &Modern, end: End) -> Opened {
 /// What a client hears of a resource that is told of.
 fn agreed() -> Option<Consent> {
     let text = Bytes::from_static(br#"{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete"}}"#);
-    match json::parse(text) {
+    match parse(text) {
         Ok(Message::Response(response)) => {
             Some(Ok(Outcome::Complete(Answer { response, form: ResultForm::Tagged })))
         }

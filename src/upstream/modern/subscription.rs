@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{farewell, headers};
@@ -35,11 +36,11 @@ pub(super) fn offered(hello: &Hello) -> Vec<ListKind> {
 pub(super) async fn keep(wire: Arc<Wire>, hello: Hello, kinds: Vec<ListKind>) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     let filter: serde_json::Map<_, _> =
-        kinds.iter().map(|kind| (kind.filter().to_owned(), serde_json::Value::Bool(true))).collect();
-    let filter = Raw::from_value(&filter.into());
+        kinds.iter().map(|kind| (kind.filter().to_owned(), Value::Bool(true))).collect();
+    let (filter, nothing) = (Raw::from_value(&filter.into()), serde_json::json!({}));
     loop {
         let began = Instant::now();
-        if is_refused(&subscribe(&wire, &hello, wire.mint(), filter.clone()).await) {
+        if is_refused(&subscribe(&wire, &hello, wire.mint(), (filter.clone(), &nothing)).await) {
             tracing::debug!("an upstream offers changes of its lists, but no subscription to them");
             return;
         }
@@ -52,10 +53,17 @@ pub(super) async fn keep(wire: Arc<Wire>, hello: Hello, kinds: Vec<ListKind>) {
     }
 }
 
-/// Subscribes under this id, and waits for the end of the subscription.
-pub(super) async fn subscribe(wire: &Wire, hello: &Hello, id: u64, filter: Raw) -> Result<Reply, Failure> {
+/// Subscribes under this id to what a filter names, as a client that is `able` to do so, and waits for the end of the
+/// subscription.
+pub(super) async fn subscribe(
+    wire: &Wire,
+    hello: &Hello,
+    id: u64,
+    (filter, able): (Raw, &Value),
+) -> Result<Reply, Failure> {
     const METHOD: &str = "subscriptions/listen";
-    let text = write_request(&Id::from(id), METHOD, &[("notifications", filter)], &own_meta(hello.version));
+    let meta = own_meta(hello.version, able);
+    let text = write_request(&Id::from(id), METHOD, &[("notifications", filter)], &meta);
     let outgoing = Outgoing {
         id,
         text,

@@ -38,7 +38,7 @@ impl Supervisor {
             return false;
         }
         let is_stale = course.grace_ends.is_some();
-        let is_awake = is_stale || !self.followed.wanted().all.is_empty() || !self.desk.rest();
+        let is_awake = is_stale || !self.followed.is_idle() || !self.desk.rest();
         if is_awake {
             course.kept_awake_until =
                 Some(Instant::now() + LINGER.min(self.config.idle_stop().unwrap_or(LINGER)));
@@ -55,7 +55,7 @@ impl Supervisor {
         let mut wishes = self.followed.wishes();
         loop {
             wishes.mark_unchanged();
-            if !self.followed.wanted().all.is_empty() {
+            if !self.followed.is_idle() {
                 return;
             }
             tokio::select! {

@@ -26,7 +26,8 @@ fn at(gateway: &Gateway, client: &Client) -> Client {
 fn dep_02_a_session_goes_on_at_any_replica_with_the_key() {
     for era in [Era::Legacy, Era::Modern] {
         let up = Script::echo(Era::Legacy).http();
-        let (one, other) = (replica(&up, "one key for both of them"), replica(&up, "one key for both of them"));
+        let (one, other) =
+            (replica(&up, "one key for both of them"), replica(&up, "one key for both of them"));
         let client = match era {
             Era::Legacy => Client::legacy_with(&one, "t-a"),
             Era::Modern => Client::modern_with(&one, "t-a"),

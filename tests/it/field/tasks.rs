@@ -565,3 +565,52 @@ fn task_08_a_task_is_not_lost_because_its_server_is_not_connected_yet() {
         eventually("it is there again", || ask(&alice, "tasks/get", &id)["result"].is_object().then_some(()));
     }
 }
+
+/// Whoever follows a task of the extension hears how it is; nobody follows one of somebody else.
+#[test]
+fn task_09_a_task_is_followed_by_its_owner_alone() {
+    for transport in [Transport::Http, Transport::Stdio] {
+        let script = tasking(Era::Modern, "up").form(Form::Sse("\n")).first(|turn| {
+            let named = get(&turn.text, &["params", "notifications", "taskIds"]).map(str::to_owned);
+            let Some(named) = named.filter(|_| turn.method() == "subscriptions/listen") else { return false };
+            let id = turn.id().unwrap();
+            let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+            turn.send(&format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta},"notifications":{{"taskIds":{named}}}}}}}"#
+            ));
+            for task in ["up-of-nobody", "up-0"] {
+                turn.send(&format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/tasks","params":{{{meta},"x":1.50e2,"taskId":"{task}","status":"working",{TIMES}}}}}"#
+                ));
+            }
+            std::thread::sleep(crate::support::scaled(1_000));
+            turn.result("{}");
+            true
+        });
+        let up = script.over(transport);
+        let gateway = with_two(Config::new().upstream("up", &up), &json!({})).ready();
+        let [alice, bob] = ["t-alice", "t-bob"].map(|token| of(&gateway, Era::Modern, token));
+        let id = id_of(&start(&alice, "up__slow", "mine"));
+        let filter = json!({"notifications": {"taskIds": [id, "made up"]}}).to_string();
+        let mut strange = bob.request("subscriptions/listen", &filter).open();
+        let nothing = strange.message().expect("an acknowledgement");
+        assert_eq!(nothing["params"]["notifications"], json!({}), "{nothing}");
+        assert_eq!(up.of_method("subscriptions/listen").len(), 0, "the server is not even asked");
+        let mut open = alice.request("subscriptions/listen", &filter).open();
+        let told = open.message().expect("an acknowledgement");
+        assert_eq!(told["params"]["notifications"], json!({"taskIds": [id]}), "{told}");
+        let own = told["params"]["_meta"].clone();
+        let event = open.event().expect("a status");
+        let said: Value = serde_json::from_str(&event.data).unwrap();
+        assert_eq!((&said["method"], &said["params"]["taskId"]), (&json!("notifications/tasks"), &json!(id)));
+        assert_eq!(said["params"]["_meta"], own, "under the client's own subscription");
+        assert!(event.data.contains(r#""x":1.50e2,"#), "the rest is untouched: {}", event.data);
+        let asked = up.of_method("subscriptions/listen").remove(0);
+        assert!(
+            asked.text.contains("io.modelcontextprotocol/tasks"),
+            "as one that knows tasks: {}",
+            asked.text
+        );
+        assert!(strange.is_silent(std::time::Duration::from_millis(300)));
+    }
+}
