@@ -75,9 +75,9 @@ impl Modern {
             }
         };
         let tasks = async {
-            match followed.tasks().filter(|_| self.hello.tasks() == Some(TaskMode::ByServer)) {
-                Some(tasks) => self.follow_all(Topic::Tasks, tasks).await,
-                None => {}
+            let has_tasks = self.hello.tasks() == Some(TaskMode::ByServer);
+            if let Some(tasks) = followed.tasks().filter(|_| has_tasks) {
+                self.follow_all(Topic::Tasks, tasks).await;
             }
         };
         tokio::join!(resources, tasks);
