@@ -215,7 +215,9 @@ mod tests {
             let (first, second) = (sealer.seal(17, &one).unwrap(), sealer.seal(17, &two).unwrap());
             let at = at.index(first.len());
             let mixed = format!("{}{}", first.split_at(at).0, second.split_at(at).1);
-            prop_assert!(mixed == first || mixed == second || sealer.open(&mixed).is_none());
+            // They may be alike up to the place where they are cut, or from there on.
+            let is_whole = mixed == first || mixed == second;
+            prop_assert!(is_whole || sealer.open(&mixed).is_none());
         }
 
         #[test]

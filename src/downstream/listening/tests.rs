@@ -213,15 +213,19 @@ async fn streams_are_bounded_by_caller_and_counted_by_kind() {
     let first = Open::new(&bench, get(&session)).await;
     let second = Open::new(&bench, listen(json!({}))).await;
     assert_eq!(open_streams(&bench), ["{kind=\"session\"} 1", "{kind=\"subscription\"} 1"]);
-    for ask in [get(&session), listen(json!({}))] {
+    let other_session = bench.session("2025-11-25").await;
+    for ask in [get(&other_session), listen(json!({}))] {
         let refused = bench.send(ask).await;
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
         assert!(refused.json()["error"]["message"].as_str().unwrap().contains("limits.streams"));
     }
+    let again = Open::new(&bench, get(&session)).await;
+    assert_eq!(again.status, StatusCode::OK, "a session's newer stream takes the place of its older one");
+    assert_eq!(open_streams(&bench), ["{kind=\"session\"} 1", "{kind=\"subscription\"} 1"]);
     let of_bob = Open::new(&bench, listen(json!({})).bearer("b")).await;
     assert_eq!(of_bob.status, StatusCode::OK, "another client has its own");
     drop(second);
     assert_eq!(Open::new(&bench, listen(json!({}))).await.status, StatusCode::OK);
-    drop((first, of_bob));
+    drop((first, again, of_bob));
     assert_eq!(open_streams(&bench), Vec::<String>::new());
 }
