@@ -2,6 +2,7 @@
 //!
 //! Must not know: sockets, tasks. It reads the files that the configuration names (secrets), nothing else.
 
+mod audit;
 mod auth;
 #[cfg(test)]
 mod cases;
@@ -41,6 +42,7 @@ use url::Url;
 
 use crate::mcp::{Era, Hints};
 
+pub use audit::{Arguments, Audit};
 pub use auth::{JwtAlgorithm, JwtIssuer};
 pub use effective::Effective;
 pub use endpoint::EndpointConfig;
@@ -106,6 +108,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// The log.
     pub log: Log,
+    /// The audit log, if there is to be one.
+    pub audit: Option<Audit>,
     /// How often it is looked whether the file, or one that it names, is another one; zero is never. Default 1 s.
     pub reload_interval: Duration,
     /// The name of the file, as it was given.

@@ -7,6 +7,7 @@
 
 mod budget;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -127,6 +128,8 @@ pub struct Hop {
     pub progress_token: Option<Raw>,
     /// The kind of tasks that the client knows.
     pub tasks: Option<TaskMode>,
+    /// Where it was sent from, if over a network.
+    pub address: Option<IpAddr>,
     /// Questions that the client answered with an error, by their keys. A retry has no place for errors in
     /// its text.
     pub refused_inputs: Vec<(Box<str>, Raw)>,

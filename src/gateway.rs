@@ -37,7 +37,7 @@ use crate::catalog::{ExposedNames, Snapshot};
 use crate::config::{Config, EndpointConfig, UpstreamConfig};
 use crate::exchange::{Call, Cancel, Outcome, Principal};
 use crate::mcp::Method;
-use crate::telemetry::{LimitReached, LimitScope, Metrics, Table};
+use crate::telemetry::{Audit, LimitReached, LimitScope, Metrics, Table};
 
 use admit::admit;
 use breaker::Breaker;
@@ -100,7 +100,16 @@ impl Gateway {
     /// [`Gateway::refresh`] runs.
     #[must_use]
     pub fn new(config: Arc<Config>, metrics: Arc<Metrics>, upstreams: Vec<Arc<dyn Upstream>>) -> Arc<Self> {
-        let lineage = Arc::new(Lineage::new(&config));
+        Self::audited((config, metrics, None), upstreams)
+    }
+
+    /// The same, with an audit log that is told of every call.
+    #[must_use]
+    pub fn audited(
+        (config, metrics, audit): (Arc<Config>, Arc<Metrics>, Option<Audit>),
+        upstreams: Vec<Arc<dyn Upstream>>,
+    ) -> Arc<Self> {
+        let lineage = Arc::new(Lineage::new(&config, audit));
         let guards = CallGuards::new(&config);
         let breakers = breakers(&config, |_| None);
         let gateway = Self::build((config, metrics, lineage), upstreams, (guards, breakers));
@@ -167,7 +176,7 @@ impl Gateway {
     /// # Errors
     /// Whatever the gateway refuses or cannot do. An error of the upstream itself is an [`Outcome`].
     pub async fn call(&self, call: Call) -> Result<Outcome, GatewayError> {
-        let mut record = CallRecord::start(&self.config, &self.metrics, &call);
+        let mut record = CallRecord::start(self, &call);
         let result = match admit(self, call, &mut record.findings) {
             Ok(call) => self.carry(call, &mut record).await,
             Err(refusal) => Err(refusal),

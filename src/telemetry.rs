@@ -3,6 +3,7 @@
 //! Must not know: anything but the model (`exchange`, `mcp`) and the checked configuration.
 
 mod asks;
+mod audit;
 mod children;
 mod events;
 mod family;
@@ -22,6 +23,7 @@ mod trouble;
 mod writer;
 
 pub use asks::{ParkedCalls, QuestionsAsked};
+pub use audit::{Audit, Audited};
 pub use children::{ProcessOverBounds, UpstreamIdle};
 pub use events::{
     CallFinished, CallOutcome, ClientRefused, EntrySkipped, EventMissed, LimitReached, SessionClosed,

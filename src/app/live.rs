@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +16,7 @@ use crate::admin::{Reload, Upstreams};
 use crate::config::{self, Config, Loaded};
 use crate::downstream::Face;
 use crate::gateway::Gateway;
-use crate::telemetry::{ConfigApplied, ConfigRefused, ConfigUnchanged, ConfigWarning, Metrics};
+use crate::telemetry::{Audit, ConfigApplied, ConfigRefused, ConfigUnchanged, ConfigWarning, Metrics};
 use crate::upstream::{Connector, Fleet, Turnover};
 
 /// How long a file may take to be read.
@@ -42,15 +43,17 @@ impl Live {
     /// Starts the gateway of a configuration: its upstreams, and what serves clients until `closing`.
     ///
     /// # Errors
-    /// If the system has no randomness.
+    /// If the system has no randomness, or the audit log cannot be written.
     pub(super) fn start(
         config: Arc<Config>,
         background: &Arc<Tasks>,
         closing: CancellationToken,
     ) -> anyhow::Result<Arc<Self>> {
+        let audit = config.audit.as_ref().map(Audit::open).transpose();
+        let audit = audit.context("the file of `audit` cannot be written")?;
         let metrics = Arc::new(Metrics::new(&config));
         let fleet = Fleet::start(&config, &metrics);
-        let gateway = Gateway::new(config, Arc::clone(&metrics), fleet.ports());
+        let gateway = Gateway::audited((config, Arc::clone(&metrics), audit), fleet.ports());
         let stop = background.stop.child_token();
         background.spawn(Arc::clone(&gateway).refresh(stop.clone()));
         Ok(Arc::new(Self {

@@ -3,6 +3,7 @@
 //! Must not know: how the text is parsed, how problems are shown.
 
 mod access;
+mod audit;
 mod auth;
 mod client;
 mod command;
@@ -81,6 +82,7 @@ pub(crate) fn compile<'a>(reader: &'a Reader<'a>, entries: &'a [(Name, Node)]) -
         server_info: identity::server_info(&mut top),
         drain_timeout: top.bounded(&keys::DRAIN_TIMEOUT).unwrap_or_default(),
         log: log(&mut top),
+        audit: audit::audit(&mut top),
         reload_interval: top.bounded(&keys::RELOAD_INTERVAL).unwrap_or_default(),
         file: "".into(),
         files: Vec::new(),

@@ -41,6 +41,7 @@ pub(crate) fn config(upstreams: &[&str], clients: &[&str]) -> Config {
         server_info: ServerInfo::default(),
         drain_timeout: Duration::from_secs(30),
         log: Log { format: LogFormat::Human, level: "info".into() },
+        audit: None,
         reload_interval: Duration::ZERO,
         files: Vec::new(),
         file: "gateway.yaml".into(),

@@ -5,6 +5,7 @@
 //!
 //! Must not know: how values are read, what becomes of them.
 
+mod audit;
 mod auth;
 mod client;
 mod endpoint;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+pub(crate) use audit::*;
 pub(crate) use auth::*;
 pub(crate) use client::*;
 pub(crate) use endpoint::*;

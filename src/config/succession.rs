@@ -137,6 +137,7 @@ impl Config {
         keep(self.limits == before.limits, "limits");
         keep(is_same_sessions(&self.sessions, &before.sessions), "sessions");
         keep(self.log == before.log, "log");
+        keep(self.audit == before.audit, "audit");
         (self.listen, self.listen_tls) = (before.listen, before.listen_tls.clone());
         (self.admin, self.admin_tls) = (before.admin, before.admin_tls.clone());
         (self.is_admin_named, self.demo) = (before.is_admin_named, before.demo);
@@ -144,6 +145,7 @@ impl Config {
         self.limits.edge = edge;
         self.sessions = before.sessions.clone();
         self.log = before.log.clone();
+        self.audit.clone_from(&before.audit);
         kept
     }
 }

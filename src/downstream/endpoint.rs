@@ -2,6 +2,7 @@
 //!
 //! Must not know: either era's rules.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -61,6 +62,8 @@ pub(super) struct Caller {
     pub(super) pipe: Option<u64>,
     /// What it was known by.
     pub(super) credentials: Credentials,
+    /// Where it is, if it comes over a network.
+    pub(super) address: Option<IpAddr>,
 }
 
 /// The session that a request names.
@@ -222,6 +225,7 @@ impl Endpoint {
     /// Makes a call out of a request and enters it into the table of calls in flight.
     pub(super) fn prepare(&self, caller: &Caller, request: Request, terms: Terms) -> Step {
         let Terms { era, method, hop, logs, session, asking } = terms;
+        let hop = Hop { address: caller.address, ..hop };
         let (sink, events) = EventSink::new();
         let (stream, questions) = mpsc::channel(1);
         let asks = match (era, &session, asking) {

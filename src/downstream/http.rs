@@ -285,7 +285,7 @@ async fn caller(endpoint: &Endpoint, place: usize, parts: &Parts) -> Result<Call
         None => EdgeCaller::Client(principal.client),
     };
     let credentials = endpoint.gateway.credentials(&principal);
-    Ok(Caller { principal, edge, pipe: None, credentials })
+    Ok(Caller { principal, edge, pipe: None, credentials, address })
 }
 
 /// The refusal of credentials: what is wrong with them stands in our log only.

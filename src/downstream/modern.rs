@@ -149,7 +149,15 @@ fn check(headers: Option<&HeaderMap>, request: &Request) -> Result<Hop, ErrorBod
     }
     let tasks = extension::declares(&capabilities, extension::TASKS).then_some(TaskMode::ByServer);
     let (capabilities, progress_token) = (Some(capabilities), request.meta(key::PROGRESS_TOKEN));
-    Ok(Hop { client_info, capabilities, log_level, progress_token, tasks, refused_inputs: Vec::new() })
+    Ok(Hop {
+        client_info,
+        capabilities,
+        log_level,
+        progress_token,
+        tasks,
+        refused_inputs: Vec::new(),
+        address: None,
+    })
 }
 
 /// What `Mcp-Name` has to say.

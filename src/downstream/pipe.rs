@@ -56,7 +56,7 @@ pub async fn converse<R, W>(
     let gone = CancellationToken::new();
     let (out, writing) = outlet::open(output, gone.clone());
     let edge = EdgeCaller::Client(principal.client);
-    let caller = Caller { principal, edge, pipe: None, credentials: Credentials::default() };
+    let caller = Caller { principal, edge, pipe: None, credentials: Credentials::default(), address: None };
     let mut pipe = Pipe::new(&endpoint, caller, (Speaks::Both, None), (out, gone));
     let talking = async move {
         tokio::select! {

@@ -129,6 +129,8 @@ pub(super) struct Findings {
     pub(super) upstream: Option<usize>,
     /// The name by which rules know a tool or prompt, as the catalog has it. URIs have no bound, so they are no label.
     pub(super) tool: Option<Arc<str>>,
+    /// What was refused because of a rule.
+    pub(super) named: Option<Named>,
 }
 
 /// What a request is about.
@@ -284,6 +286,7 @@ pub(super) fn grant(
         Err(refusal) => refusal,
     };
     if refusal.kind != GatewayErrorKind::Unknown {
+        findings.named = Some(named.clone());
         return Err(refusal);
     }
     match absent_owner(gateway, current, principal, named) {

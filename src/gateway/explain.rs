@@ -206,6 +206,26 @@ impl Gateway {
         }
     }
 
+    /// The rule because of which a principal may not have what it named, and where it stands in the file.
+    pub(super) fn denying_rule(
+        &self,
+        principal: &Principal,
+        named: &Named,
+    ) -> Option<(String, Option<String>)> {
+        let (kind, name) = match named {
+            Named::Name(kind, name) => (*kind, name),
+            Named::Uri(uri) | Named::Reference(uri) => (ListKind::Resources, uri),
+            Named::Method(_) => return None,
+        };
+        let question = Question { kind, name: name.clone(), endpoint: None };
+        let current = self.current.load();
+        let snapshot = current.at(principal);
+        let target = find(snapshot, &question).or_else(|| self.owner(principal.endpoint, &question))?;
+        let mut steps = self.explain_rules((snapshot, principal), &question, &target).into_iter();
+        let step = steps.find(|step| step.outcome == StepOutcome::Stop)?;
+        Some((format!("{}: {}", step.check, step.text), step.place))
+    }
+
     /// What admits calls says.
     fn verdict(&self, current: &Current, principal: &Principal, question: &Question) -> Verdict {
         let named = match question.kind {

@@ -122,7 +122,7 @@ impl Gateway {
     /// # Errors
     /// As [`Gateway::call`]; `RateLimited` where as many are followed as may be.
     pub async fn follow(&self, call: Call, following: &Following) -> Result<Outcome, GatewayError> {
-        let mut record = CallRecord::start(&self.config, &self.metrics, &call);
+        let mut record = CallRecord::start(self, &call);
         let exposed = call.request.param_string("uri").unwrap_or_default();
         let result = match admit(self, call, &mut record.findings) {
             Ok(call) => match following.enter(self, &exposed, &call) {
@@ -150,7 +150,7 @@ impl Gateway {
     /// # Errors
     /// As [`Gateway::follow`]; what the server says where it does not tell of the task.
     pub async fn follow_task(&self, call: Call, following: &Following) -> Result<Outcome, GatewayError> {
-        let mut record = CallRecord::start(&self.config, &self.metrics, &call);
+        let mut record = CallRecord::start(self, &call);
         let exposed = call.request.param_string(TASK_ID).unwrap_or_default();
         let result = match admit(self, call, &mut record.findings) {
             Ok(call) => self.agree_on_task(&call, &exposed, following).await,

@@ -1,21 +1,23 @@
 //! The record of one call: measured while it runs, written once when it ends, also when its caller goes away.
 
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use super::Gateway;
 use super::admit::Findings;
 use super::error::{GatewayError, GatewayErrorKind};
-use crate::config::Config;
 use crate::exchange::{Call, Outcome, Principal};
-use crate::mcp::Method;
-use crate::telemetry::{CallFinished, CallOutcome, Metrics};
+use crate::mcp::task::TASK_ID;
+use crate::mcp::{Method, Raw};
+use crate::telemetry::{Audit, Audited, CallFinished, CallOutcome};
 
 /// Emits `CallFinished` when it is dropped; `cancelled` unless [`CallRecord::finish`] was called.
 pub(super) struct CallRecord<'a> {
-    config: &'a Config,
-    metrics: &'a Metrics,
+    gateway: &'a Gateway,
     principal: Principal,
     method: Method,
+    /// What the audit log is told besides, if there is one.
+    request: Option<Asked>,
     started: Instant,
     /// What the checks found out.
     pub(super) findings: Findings,
@@ -25,13 +27,36 @@ pub(super) struct CallRecord<'a> {
     error: Option<String>,
 }
 
-impl<'a> CallRecord<'a> {
-    pub(super) fn start(config: &'a Arc<Config>, metrics: &'a Arc<Metrics>, call: &Call) -> Self {
+/// What the audit log is told of a request.
+struct Asked {
+    method: Box<str>,
+    address: Option<IpAddr>,
+    target: Option<String>,
+    arguments: Option<Raw>,
+    trace: Option<String>,
+}
+
+impl Asked {
+    fn of(audit: &Audit, call: &Call) -> Self {
+        let target = ["name", "uri", TASK_ID].iter().find_map(|key| call.request.param_string(key));
+        let meta = call.request.param("_meta").filter(Raw::is_object);
         Self {
-            config,
-            metrics,
+            method: (&*call.request.method).into(),
+            address: call.hop.address,
+            target,
+            arguments: call.request.param("arguments").filter(|_| audit.wants_arguments()),
+            trace: meta.and_then(|meta| meta.object().string(meta.bytes(), "traceparent")),
+        }
+    }
+}
+
+impl<'a> CallRecord<'a> {
+    pub(super) fn start(gateway: &'a Gateway, call: &Call) -> Self {
+        Self {
+            gateway,
             principal: call.principal.clone(),
             method: call.method,
+            request: gateway.lineage.audit().map(|audit| Asked::of(audit, call)),
             started: Instant::now(),
             findings: Findings::default(),
             upstream_time: Duration::ZERO,
@@ -66,24 +91,54 @@ impl<'a> CallRecord<'a> {
     }
 }
 
+impl CallRecord<'_> {
+    /// Tells the audit log, if there is one.
+    fn audit(&self, (endpoint, upstream, duration): (&str, Option<&str>, Duration)) {
+        let (Some(audit), Some(request)) = (self.gateway.lineage.audit(), &self.request) else { return };
+        let is_denied = self.outcome == CallOutcome::Denied;
+        let denied = self.findings.named.as_ref().filter(|_| is_denied);
+        audit.write(&Audited {
+            client: self.gateway.config.label(self.principal.client),
+            caller: &self.principal.name,
+            address: request.address,
+            endpoint,
+            method: &request.method,
+            upstream,
+            tool: self.findings.tool.as_deref(),
+            target: request.target.as_deref(),
+            outcome: self.outcome,
+            rule: denied.and_then(|named| self.gateway.denying_rule(&self.principal, named)),
+            arguments: request.arguments.as_ref().map(Raw::text),
+            duration,
+            bytes: self.bytes,
+            trace: request.trace.as_deref(),
+            error: self.error.as_deref(),
+        });
+    }
+}
+
 impl Drop for CallRecord<'_> {
     fn drop(&mut self) {
-        let upstream = self.findings.upstream.and_then(|index| self.config.upstreams.get(index));
-        let endpoint = self.config.endpoint_path(self.principal.endpoint);
+        let config = &self.gateway.config;
+        let upstream = self.findings.upstream.and_then(|index| config.upstreams.get(index));
+        let upstream = upstream.map(|upstream| &*upstream.name);
+        let endpoint = config.endpoint_path(self.principal.endpoint);
+        let duration = self.started.elapsed();
+        self.audit((&endpoint, upstream, duration));
         CallFinished {
-            client: self.config.label(self.principal.client),
+            client: config.label(self.principal.client),
             caller: &self.principal.name,
             endpoint: &endpoint,
-            upstream: upstream.map(|upstream| &*upstream.name),
+            upstream,
             tool: self.findings.tool.as_deref(),
             method: self.method.as_str(),
             outcome: self.outcome,
-            duration: self.started.elapsed(),
+            duration,
             upstream_time: self.upstream_time,
             bytes: self.bytes,
             error: self.error.take(),
         }
-        .emit(self.metrics);
+        .emit(&self.gateway.metrics);
     }
 }
 

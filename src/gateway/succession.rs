@@ -12,6 +12,7 @@ use super::tasks::TaskIds;
 use super::{CallGuards, Gateway, Upstream, breakers};
 use crate::config::{ClientConfig, Config};
 use crate::exchange::Principal;
+use crate::telemetry::Audit;
 
 /// What one gateway leaves to the next.
 pub(super) struct Lineage {
@@ -20,18 +21,25 @@ pub(super) struct Lineage {
     pub(super) feed: Feed,
     /// Places for the resources that clients follow.
     pub(super) places: Places,
+    audit: Option<Audit>,
     newest: Mutex<Weak<Gateway>>,
 }
 
 impl Lineage {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &Config, audit: Option<Audit>) -> Self {
         Self {
+            audit,
             task_ids: TaskIds::new(config),
             own_tasks: OwnTasks::new(config),
             feed: Feed::default(),
             places: Places::new(&config.limits),
             newest: Mutex::default(),
         }
+    }
+
+    /// The audit log, if there is one.
+    pub(super) fn audit(&self) -> Option<&Audit> {
+        self.audit.as_ref()
     }
 
     /// From now on, this is the newest.

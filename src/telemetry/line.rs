@@ -69,6 +69,14 @@ fn colour_of(level: Level) -> &'static str {
     }
 }
 
+/// The time now, as lines have it.
+pub(super) fn timestamp() -> String {
+    let mut text = String::new();
+    // Writing to a text does not fail.
+    let _infallible = SystemTime.format_time(&mut Writer::new(&mut text));
+    text
+}
+
 /// Whether the line is one of an event of ours, whose first field is its name.
 fn is_ours(event: &Event<'_>) -> bool {
     let metadata = event.metadata();

@@ -141,6 +141,8 @@ metrics! {
         "Times that the keys of an issuer of tokens were read."
     LOG_LINES_DROPPED Kind::Counter, "waypost_log_lines_dropped_total" []
         "Lines of the log that are missing there, because 4 MiB of lines waited already for whoever reads it."
+    AUDIT_LINES_DROPPED Kind::Counter, "waypost_audit_lines_dropped_total" []
+        "Lines of the audit log that are missing there, because 4 MiB of lines waited already, or its file could not be written."
     CONFIG_INFO Kind::Gauge, "waypost_config_info" ["hash"]
         "Always 1; the label identifies the configuration in force."
     CONFIG_RELOADS Kind::Counter, "waypost_config_reloads_total" ["outcome"]

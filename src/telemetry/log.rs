@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::line::{HumanLine, JsonLine};
-use super::writer::LineQueue;
+use super::writer::{LineQueue, Lines};
 use crate::config::{Log, LogFormat};
 
 /// Why the log could not be set up.
@@ -48,7 +48,7 @@ pub fn init(log: &Log) -> Result<OpenLog, LogError> {
         true => Colour::Ansi,
         false => Colour::None,
     };
-    let queue = LineQueue::start(io::stderr()).map_err(LogError::Thread)?;
+    let queue = LineQueue::start(Lines::Log, io::stderr()).map_err(LogError::Thread)?;
     let subscriber = subscriber(log, colour, queue.clone())?;
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
     Ok(OpenLog(queue))

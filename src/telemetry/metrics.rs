@@ -11,7 +11,7 @@ use super::family::{Family, Forgetful};
 use super::list::{self, Spec};
 use super::process;
 use super::throttle::Throttle;
-use super::writer::dropped_lines;
+use super::writer::{dropped_audit_lines, dropped_lines};
 use crate::config::Config;
 use crate::exchange::Budget;
 
@@ -418,6 +418,7 @@ impl Metrics {
             self.issuer_keys.collect(),
             self.issuer_reads.collect(),
             counter(&list::LOG_LINES_DROPPED, Some(dropped_lines() as f64)),
+            counter(&list::AUDIT_LINES_DROPPED, Some(dropped_audit_lines() as f64)),
             self.config.collect(),
             self.reloads.collect(),
             self.reload_ok.collect(),

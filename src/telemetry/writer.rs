@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::audit::AuditUnwritten;
 use super::lifecycle::LogLinesDropped;
 
 /// Bytes of lines that may wait. A single larger line may wait alone.
@@ -24,12 +25,44 @@ const GATHER: Duration = Duration::from_millis(10);
 /// How long the end of the program waits for the last lines.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Lines that found no room since the program began.
+/// Lines of the log that found no room since the program began.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// How many lines were dropped since the program began, as nobody took them in time.
+/// How many lines of the log were dropped since the program began, as nobody took them in time.
 pub(super) fn dropped_lines() -> u64 {
     DROPPED.load(Ordering::Relaxed)
+}
+
+/// Lines of the audit log that found no room, or could not be written, since the program began.
+static AUDIT_DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// How many lines of the audit log are missing.
+pub(super) fn dropped_audit_lines() -> u64 {
+    AUDIT_DROPPED.load(Ordering::Relaxed)
+}
+
+/// Whose lines they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Lines {
+    #[default]
+    Log,
+    Audit,
+}
+
+impl Lines {
+    fn dropped(self) -> &'static AtomicU64 {
+        match self {
+            Self::Log => &DROPPED,
+            Self::Audit => &AUDIT_DROPPED,
+        }
+    }
+
+    const fn thread(self) -> &'static str {
+        match self {
+            Self::Log => "waypost-log",
+            Self::Audit => "waypost-audit",
+        }
+    }
 }
 
 /// The way to the log. Every clone leads to the same thread, which runs as long as the program.
@@ -38,6 +71,7 @@ pub(super) struct LineQueue(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
+    lines: Lines,
     waiting: Mutex<Waiting>,
     /// There is something to write, enough of it to write it at once, or somebody who waits for that.
     filled: Condvar,
@@ -59,11 +93,16 @@ impl LineQueue {
     ///
     /// # Errors
     /// If there can be no more threads.
-    pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+    pub(super) fn start(lines: Lines, out: impl Write + Send + 'static) -> io::Result<Self> {
+        let shared = Arc::new(Shared { lines, ..Shared::default() });
         let queue = Self(Arc::clone(&shared));
-        thread::Builder::new().name("waypost-log".to_owned()).spawn(move || shared.write_to(out))?;
+        thread::Builder::new().name(lines.thread().to_owned()).spawn(move || shared.write_to(out))?;
         Ok(queue)
+    }
+
+    /// Hands over one line. Never waits.
+    pub(super) fn put(&self, line: &[u8]) {
+        self.0.put(line);
     }
 
     /// Waits until all is written that was handed over, or for a second where nobody takes it.
@@ -88,7 +127,7 @@ impl Shared {
         let before = waiting.lines.len();
         if before > 0 && before + line.len() > ROOM {
             waiting.dropped += 1;
-            DROPPED.fetch_add(1, Ordering::Relaxed);
+            self.lines.dropped().fetch_add(1, Ordering::Relaxed);
             return;
         }
         waiting.lines.extend_from_slice(line);
@@ -104,8 +143,13 @@ impl Shared {
         let mut batch = Vec::new();
         loop {
             let dropped = self.next(&mut batch);
-            // There is nobody else to tell that nobody reads.
-            let _unread = out.write_all(&batch).and_then(|()| out.flush());
+            let written = out.write_all(&batch).and_then(|()| out.flush());
+            // There is nobody else to tell that nobody reads the log.
+            if let (Lines::Audit, Err(error)) = (self.lines, written) {
+                let lines = batch.iter().filter(|byte| **byte == b'\n').count() as u64;
+                AUDIT_DROPPED.fetch_add(lines, Ordering::Relaxed);
+                AuditUnwritten { reason: &error.to_string(), lines }.emit();
+            }
             let written = Instant::now();
             batch.clear();
             batch.shrink_to(BATCH);
@@ -113,8 +157,10 @@ impl Shared {
             waiting.is_writing = false;
             self.empty.notify_all();
             drop(waiting);
-            if dropped > 0 {
-                LogLinesDropped { lines: dropped }.emit();
+            match self.lines {
+                _ if dropped == 0 => {}
+                Lines::Log => LogLinesDropped { lines: dropped }.emit(),
+                Lines::Audit => AuditUnwritten { reason: "too many lines waited", lines: dropped }.emit(),
             }
             self.gather(written + GATHER);
         }
@@ -184,7 +230,7 @@ mod tests {
 
     fn slow() -> (LineQueue, SyncSender<()>, Receiver<Vec<u8>>) {
         let ((go, may_take), (taken, seen)) = (sync_channel(64), sync_channel(64));
-        (LineQueue::start(Slow { may_take, taken }).unwrap(), go, seen)
+        (LineQueue::start(Lines::Log, Slow { may_take, taken }).unwrap(), go, seen)
     }
 
     fn put(queue: &LineQueue, line: &str) {

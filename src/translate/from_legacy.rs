@@ -43,6 +43,7 @@ pub fn hop(request: &Request, handshake: Option<&Handshake>, log_level: Option<R
         progress_token: request.meta(key::PROGRESS_TOKEN),
         tasks: Some(TaskMode::ByCaller),
         refused_inputs: Vec::new(),
+        address: None,
     }
 }
 

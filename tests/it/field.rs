@@ -4,6 +4,7 @@
 mod aggregation;
 mod apps;
 mod asks;
+mod audit;
 mod auth;
 mod calls;
 mod config;

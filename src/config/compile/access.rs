@@ -65,6 +65,11 @@ pub(crate) fn rules(owner: &mut Section<'_>, keys: &RuleKeys) -> (Rules, Vec<(Pa
     (Rules { tools, resources, prompts, extensions, line: owner.at.line }, places)
 }
 
+/// Reads patterns over names.
+pub(crate) fn names(section: &mut Section<'_>, key: &'static keys::Key<keys::Free>) -> Vec<Pattern> {
+    patterns(section, (key, Over::Names), &mut Vec::new())
+}
+
 /// Reads `extensions`, which has no meaning of its own where it is not there.
 fn rule<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>) -> Option<Filter> {
     let is_there = owner.has(key.name);

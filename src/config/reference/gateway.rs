@@ -35,9 +35,10 @@ pub(crate) static TOP: Table = Table {
         &DRAIN_TIMEOUT,
         &RELOAD_INTERVAL,
         &LOG_KEY,
+        &super::AUDIT_KEY,
         &SCHEMA,
     ],
-    later: &["audit", "trace", "trusted_proxies", "resources", "prompts", "tools"],
+    later: &["trace", "trusted_proxies", "resources", "prompts", "tools"],
     foreign: super::TOP_FOREIGN,
     aliases: &[
         ("servers", "upstreams"),
