@@ -72,8 +72,8 @@ enum Command {
     /// End the children of a gateway that was killed. Started by the gateway itself.
     #[command(hide = true, name = app::GUARD)]
     Guard,
-    /// Say whether a client may use a tool, a prompt or a resource, and why: each check, with the rule and its
-    /// line.
+    /// Say whether a client may use a tool, a prompt, a resource or an extension, and why: each check, with the
+    /// rule and its line.
     #[command(
         after_help = "Ends with 0 if it is allowed, 3 if it is denied, 4 if nobody offers it, 5 if its upstream is not there."
     )]
@@ -86,7 +86,7 @@ enum Command {
         #[command(flatten)]
         source: explain::Source,
     },
-    /// Say who may use a tool, a prompt or a resource.
+    /// Say who may use a tool, a prompt, a resource or an extension.
     Who {
         #[command(flatten)]
         subject: explain::Subject,

@@ -49,7 +49,7 @@ use succession::Lineage;
 pub use crate::catalog::Listed;
 pub use admit::{AdmittedCall, Target};
 pub use error::{Executed, GatewayError, GatewayErrorKind};
-pub use explain::{Explanation, Question, Step, StepOutcome, Unanswerable, Verdict};
+pub use explain::{Explanation, Question, Step, StepOutcome, Topic, Unanswerable, Verdict};
 pub use feed::{Change, Seen, Watch};
 pub use followed::{Consent, Followed, Wanted};
 pub use following::Following;

@@ -63,12 +63,12 @@ impl Asked {
                 continue;
             }
             let asked = Question::about(&key, value.into_owned())
-                .ok_or("the parameters are `client`, `endpoint` and one of `tool`, `prompt`, `resource`")?;
+                .ok_or("the parameters are `client`, `endpoint` and one of `tool`, `prompt`, `resource`, `extension`")?;
             if question.replace(asked).is_some() {
-                return Err("one of `tool`, `prompt`, `resource`, and once");
+                return Err("one of `tool`, `prompt`, `resource`, `extension`, and once");
             }
         }
-        let question = question.ok_or("one of `tool`, `prompt`, `resource` is missing")?;
+        let question = question.ok_or("one of `tool`, `prompt`, `resource`, `extension` is missing")?;
         Ok(Self { client, question: Question { endpoint, ..question } })
     }
 }
@@ -76,6 +76,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::Topic;
 
     #[test]
     fn a_query_names_one_thing_and_at_most_one_client() {
@@ -86,6 +87,8 @@ mod tests {
         assert_eq!(parsed.question.endpoint.as_deref(), Some("/mcp/a"));
         let resource = Question::about("resource", "file:///x".into()).unwrap();
         assert_eq!(Asked::parse(Some("resource=file:///x")).unwrap().question, resource);
+        let extension = Asked::parse(Some("extension=com.example%2Fsearch")).unwrap().question;
+        assert_eq!((extension.topic, &*extension.name), (Topic::Extension, "com.example/search"));
         for query in [
             None,
             Some("client=a"),

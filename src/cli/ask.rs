@@ -292,7 +292,7 @@ fn answer(outcome: &Outcome, reach: &Reach, shown: fn(&Value) -> content::Shown)
 fn refused(error: &GatewayError, reached: &Reached<'_>) -> Report {
     let upstream = error.upstream.as_ref().map(|upstream| format!("{upstream}: ")).unwrap_or_default();
     let code = match error.kind {
-        GatewayErrorKind::Denied => DENIED,
+        GatewayErrorKind::Denied | GatewayErrorKind::MethodDenied => DENIED,
         GatewayErrorKind::Unknown if reached.is_alone() => UNREACHED,
         GatewayErrorKind::Unknown => UNKNOWN,
         GatewayErrorKind::Unavailable | GatewayErrorKind::UpstreamAuth | GatewayErrorKind::Timeout => {

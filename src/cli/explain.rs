@@ -15,7 +15,7 @@ use url::Url;
 
 use super::check::Report;
 use crate::config;
-use crate::gateway::{Explanation, Question, Step, StepOutcome, Unanswerable, Verdict};
+use crate::gateway::{Explanation, Question, Step, StepOutcome, Topic, Unanswerable, Verdict};
 use crate::mcp::ListKind;
 
 /// What is asked about, as it stands on the command line.
@@ -31,6 +31,9 @@ pub(super) struct Subject {
     /// A resource, by its URI.
     #[arg(long, value_name = "URI")]
     resource: Option<String>,
+    /// An extension of the protocol, by its identifier, like `com.example/search`.
+    #[arg(long, value_name = "ID")]
+    extension: Option<String>,
 }
 
 /// Where the answer comes from, and in which form.
@@ -92,14 +95,18 @@ pub(super) async fn who(file: &Path, subject: &Subject, source: &Source) -> anyh
 
 impl Subject {
     fn question(&self) -> Question {
-        let named = |kind: ListKind, name: &Option<String>| {
-            name.clone().map(|name| Question { kind, name, endpoint: None })
+        let named = |topic: Topic, name: &Option<String>| {
+            name.clone().map(|name| Question { topic, name, endpoint: None })
         };
-        named(ListKind::Tools, &self.tool)
-            .or_else(|| named(ListKind::Prompts, &self.prompt))
-            .or_else(|| named(ListKind::Resources, &self.resource))
+        named(Topic::Listed(ListKind::Tools), &self.tool)
+            .or_else(|| named(Topic::Listed(ListKind::Prompts), &self.prompt))
+            .or_else(|| named(Topic::Listed(ListKind::Resources), &self.resource))
+            .or_else(|| named(Topic::Extension, &self.extension))
             // The command line has one of them, or has been refused.
-            .unwrap_or_else(|| Question { kind: ListKind::Tools, name: String::new(), endpoint: None })
+            .unwrap_or_else(|| {
+                let topic = Topic::Listed(ListKind::Tools);
+                Question { topic, name: String::new(), endpoint: None }
+            })
     }
 }
 
@@ -176,7 +183,7 @@ async fn fetch(
         if let Some(endpoint) = &question.endpoint {
             query.append_pair("endpoint", endpoint);
         }
-        query.append_pair(question.kind.noun(), &question.name);
+        query.append_pair(question.topic.noun(), &question.name);
     }
     let host = url.host_str().context("the admin address has no host")?.to_owned();
     let port = url.port_or_known_default().unwrap_or(80);
@@ -228,7 +235,7 @@ fn page(explanation: &Explanation) -> String {
 
 /// The answer for all clients: one line each.
 fn table(question: &Question, explanations: &[Explanation]) -> String {
-    let mut page = format!("{} {}\n\n", question.kind.noun(), question.name);
+    let mut page = format!("{} {}\n\n", question.topic.noun(), question.name);
     let width = explanations.iter().map(|one| one.client.chars().count()).max().unwrap_or_default();
     for one in explanations {
         let why = one.obstacle().map(|Step { check, text, place, .. }| {

@@ -231,7 +231,9 @@ fn manner(kind: GatewayErrorKind) -> Manner {
         GatewayErrorKind::Unknown | GatewayErrorKind::Denied | GatewayErrorKind::InvalidParams => {
             Manner::Error(Code::InvalidParams)
         }
-        GatewayErrorKind::MethodNotFound => Manner::Error(Code::MethodNotFound),
+        GatewayErrorKind::MethodNotFound | GatewayErrorKind::MethodDenied => {
+            Manner::Error(Code::MethodNotFound)
+        }
         GatewayErrorKind::RateLimited => Manner::Readable(Code::RateLimited),
         GatewayErrorKind::EdgeLimited => Manner::TooMany,
         GatewayErrorKind::Unavailable | GatewayErrorKind::UpstreamAuth => Manner::Readable(Code::Unavailable),

@@ -170,6 +170,15 @@ pub(super) fn unknown_method(method: &str) -> GatewayError {
     GatewayError::new(GatewayErrorKind::MethodNotFound, format!("Method not found: {method}"))
 }
 
+/// The refusal of a method of an extension that this caller may not use.
+pub(super) fn denied_method(method: &str, reveal: Reveal) -> GatewayError {
+    let hidden = GatewayError { kind: GatewayErrorKind::MethodDenied, ..unknown_method(method) };
+    match reveal {
+        Reveal::Denied => GatewayError { text: format!("Denied by policy: {method}").into(), ..hidden },
+        Reveal::Nothing => hidden,
+    }
+}
+
 fn denied(kind: ListKind, name: &str, reveal: Reveal) -> GatewayError {
     let hidden = GatewayError { kind: GatewayErrorKind::Denied, ..unknown(kind, name) };
     match reveal {

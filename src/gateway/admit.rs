@@ -279,7 +279,9 @@ pub(super) fn grant(
         }
         Named::Uri(uri) => access::grant_uri(known, principal, uri, reveal),
         Named::Reference(uri) => access::grant_reference(known, principal, uri, reveal),
-        Named::Method(method) => gateway.extended(current, principal, method).map(Grant::whole),
+        Named::Method(method) => {
+            gateway.extended(current, (principal, reveal), method, findings).map(Grant::whole)
+        }
     };
     let refusal = match granted {
         Ok(grant) => return Ok(grant),

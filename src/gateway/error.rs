@@ -13,6 +13,9 @@ pub enum GatewayErrorKind {
     Denied,
     /// The method is none that Waypost, or any upstream, has.
     MethodNotFound,
+    /// An upstream may have the method, but not for this caller. Sounds like `MethodNotFound` unless the policy
+    /// reveals it.
+    MethodDenied,
     /// The parameters are wrong.
     InvalidParams,
     /// A limit on calls is reached.

@@ -4,6 +4,8 @@
 //!
 //! Must not know: who asks, how the answer is shown.
 
+mod extension;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,12 +23,28 @@ use crate::mcp::ListKind;
 /// What is asked about, as clients name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Which kind of thing: a tool, a prompt, or a resource.
-    pub kind: ListKind,
-    /// Its exposed name or its URI.
+    /// Which kind of thing.
+    pub topic: Topic,
+    /// Its exposed name, its URI, or its identifier.
     pub name: String,
     /// The path of the endpoint at which it is asked for; without it `/mcp`, or else the first of the file.
     pub endpoint: Option<String>,
+}
+
+/// Which kind of thing is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// What stands in a list: a tool, a prompt, or a resource.
+    Listed(ListKind),
+    /// An extension of the protocol.
+    Extension,
+}
+
+/// An entry of a list that is asked about.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    kind: ListKind,
+    name: &'a str,
 }
 
 /// The answer for one client.
@@ -36,7 +54,7 @@ pub struct Explanation {
     pub client: String,
     /// The path of the endpoint.
     pub endpoint: String,
-    /// `tool`, `prompt` or `resource`.
+    /// `tool`, `prompt`, `resource` or `extension`.
     pub kind: String,
     /// What was asked about.
     pub name: String,
@@ -77,6 +95,13 @@ pub struct Step {
     pub place: Option<String>,
 }
 
+/// What was found out for one client.
+struct Findings {
+    verdict: Verdict,
+    target: Option<Target>,
+    steps: Vec<Step>,
+}
+
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -111,11 +136,37 @@ pub enum Unanswerable {
 }
 
 impl Question {
-    /// About a `tool`, a `prompt` or a `resource`; `None` for any other word.
+    /// About a `tool`, a `prompt`, a `resource` or an `extension`; `None` for any other word.
     #[must_use]
     pub fn about(noun: &str, name: String) -> Option<Self> {
-        let kinds = [ListKind::Tools, ListKind::Prompts, ListKind::Resources];
-        kinds.into_iter().find(|kind| kind.noun() == noun).map(|kind| Self { kind, name, endpoint: None })
+        let topics = [
+            Topic::Listed(ListKind::Tools),
+            Topic::Listed(ListKind::Prompts),
+            Topic::Listed(ListKind::Resources),
+            Topic::Extension,
+        ];
+        topics.into_iter().find(|topic| topic.noun() == noun).map(|topic| Self {
+            topic,
+            name,
+            endpoint: None,
+        })
+    }
+}
+
+impl Topic {
+    /// In a word.
+    #[must_use]
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Listed(kind) => kind.noun(),
+            Self::Extension => "extension",
+        }
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn tool(self) -> Option<&'a str> {
+        (self.kind == ListKind::Tools).then_some(self.name)
     }
 }
 
@@ -180,29 +231,23 @@ impl Gateway {
     ) -> Explanation {
         let current = self.current.load();
         let principal = Principal::new(place, Arc::clone(&client.name)).at(endpoint);
-        let snapshot = current.at(&principal);
-        let found = find(snapshot, question);
-        let target = found.clone().or_else(|| self.owner(endpoint, question));
-        let mut steps = vec![self.explain_client(client)];
-        steps.extend(self.explain_endpoint(endpoint, question, found.as_ref()));
-        let known = (found.as_ref(), target.as_ref());
-        steps.push(self.explain_list((&current, snapshot), question, known));
-        if let Some(target) = &target {
-            steps.extend(self.explain_rules((snapshot, &principal), question, target));
-            steps.extend(self.explain_upstream(&current, target.upstream));
-            steps.extend(self.explain_breaker(target.upstream, question));
-            steps.extend(self.explain_limits(client, target.upstream));
-        }
-        let upstream = target.as_ref().and_then(|target| self.config.upstreams.get(target.upstream));
+        let findings = match question.topic {
+            Topic::Listed(kind) => {
+                let entry = Entry { kind, name: &question.name };
+                self.explain_entry(&current, (&principal, client), entry)
+            }
+            Topic::Extension => self.explain_extension(&current, (&principal, client), &question.name),
+        };
+        let upstream = findings.target.as_ref().and_then(|target| self.config.upstreams.get(target.upstream));
         Explanation {
             client: client.name.to_string(),
             endpoint: self.config.endpoint_path(endpoint).to_string(),
-            kind: question.kind.noun().to_owned(),
+            kind: question.topic.noun().to_owned(),
             name: question.name.clone(),
-            verdict: self.verdict(&current, &principal, question),
+            verdict: findings.verdict,
             upstream: upstream.map(|upstream| upstream.name.to_string()),
-            native: target.map(|target| target.native.to_string()),
-            steps,
+            native: findings.target.map(|target| target.native.to_string()),
+            steps: findings.steps,
         }
     }
 
@@ -217,50 +262,77 @@ impl Gateway {
             Named::Uri(uri) | Named::Reference(uri) => (ListKind::Resources, uri),
             Named::Method(_) => return None,
         };
-        let question = Question { kind, name: name.clone(), endpoint: None };
+        let entry = Entry { kind, name };
         let current = self.current.load();
         let snapshot = current.at(principal);
-        let target = find(snapshot, &question).or_else(|| self.owner(principal.endpoint, &question))?;
-        let mut steps = self.explain_rules((snapshot, principal), &question, &target).into_iter();
+        let target = find(snapshot, entry).or_else(|| self.owner(principal.endpoint, entry))?;
+        let mut steps = self.explain_rules((snapshot, principal), entry, &target).into_iter();
         let step = steps.find(|step| step.outcome == StepOutcome::Stop)?;
         Some((format!("{}: {}", step.check, step.text), step.place))
     }
 
+    fn explain_entry(
+        &self,
+        current: &Current,
+        (principal, client): (&Principal, &ClientConfig),
+        entry: Entry<'_>,
+    ) -> Findings {
+        let (snapshot, endpoint) = (current.at(principal), principal.endpoint);
+        let found = find(snapshot, entry);
+        let target = found.clone().or_else(|| self.owner(endpoint, entry));
+        let mut steps = vec![self.explain_client(client)];
+        let is_elsewhere = |other: usize| {
+            found.is_none() && find(current.at(&Principal::new(0, "").at(other)), entry).is_some()
+        };
+        steps.extend(self.explain_endpoint(endpoint, is_elsewhere));
+        let known = (found.as_ref(), target.as_ref());
+        steps.push(self.explain_list((current, snapshot), entry, known));
+        if let Some(target) = &target {
+            steps.extend(self.explain_rules((snapshot, principal), entry, target));
+            steps.extend(self.explain_upstream(current, target.upstream));
+            steps.extend(self.explain_breaker(target.upstream, entry.tool()));
+            steps.extend(self.explain_limits(client, target.upstream));
+        }
+        Findings { verdict: self.verdict(current, principal, entry), target, steps }
+    }
+
     /// What admits calls says.
-    fn verdict(&self, current: &Current, principal: &Principal, question: &Question) -> Verdict {
-        let named = match question.kind {
-            ListKind::Resources | ListKind::Templates => Named::Uri(question.name.clone()),
-            kind @ (ListKind::Tools | ListKind::Prompts) => Named::Name(kind, question.name.clone()),
+    fn verdict(&self, current: &Current, principal: &Principal, entry: Entry<'_>) -> Verdict {
+        let named = match entry.kind {
+            ListKind::Resources | ListKind::Templates => Named::Uri(entry.name.to_owned()),
+            kind @ (ListKind::Tools | ListKind::Prompts) => Named::Name(kind, entry.name.to_owned()),
         };
         match admit::grant(self, current, principal, &named, &mut admit::Findings::default()) {
-            Ok(grant) => match current.offers.get(grant.target.upstream).map(|offer| &offer.health) {
-                Some(health)
-                    if health.takes_calls() && self.spared(grant.target.upstream, question).is_none() =>
-                {
-                    Verdict::Allowed
-                }
-                Some(_) | None => Verdict::Unavailable,
-            },
+            Ok(grant) => self.presence(current, grant.target.upstream, entry.tool()),
             Err(refusal) if refusal.kind == GatewayErrorKind::Denied => Verdict::Denied,
             Err(refusal) if refusal.kind == GatewayErrorKind::Unavailable => Verdict::Unavailable,
             Err(_) => Verdict::Unknown,
         }
     }
 
+    /// The verdict on what is admitted: whether its upstream is there.
+    fn presence(&self, current: &Current, upstream: usize, tool: Option<&str>) -> Verdict {
+        let is_there = current.offers.get(upstream).is_some_and(|offer| offer.health.takes_calls());
+        match is_there && self.spared(upstream, tool).is_none() {
+            true => Verdict::Allowed,
+            false => Verdict::Unavailable,
+        }
+    }
+
     /// The upstream whose prefix or tag the name has, whether or not it lists it.
-    fn owner(&self, endpoint: usize, question: &Question) -> Option<Target> {
+    fn owner(&self, endpoint: usize, entry: Entry<'_>) -> Option<Target> {
         let of = |upstream: usize, native: &str| Target { upstream, native: native.into() };
-        match question.kind {
+        match entry.kind {
             ListKind::Tools | ListKind::Prompts => {
                 let mut under = self.config.order.iter().copied().filter_map(|upstream| {
                     let names = self.names_at(endpoint, upstream)?;
-                    names.under_prefix(&question.name).map(|native| (upstream, native))
+                    names.under_prefix(entry.name).map(|native| (upstream, native))
                 });
-                let named = under.clone().find(|(_, native)| native.len() < question.name.len());
+                let named = under.clone().find(|(_, native)| native.len() < entry.name.len());
                 named.or_else(|| under.next()).map(|(upstream, native)| of(upstream, native))
             }
             ListKind::Resources | ListKind::Templates => {
-                let (native, label) = split_tag(&question.name)?;
+                let (native, label) = split_tag(entry.name)?;
                 let upstream = self.config.upstreams_in_order().find(|upstream| &*upstream.name == label)?;
                 self.names_at(endpoint, upstream.index).map(|_| of(upstream.index, native))
             }
@@ -268,15 +340,11 @@ impl Gateway {
     }
 
     /// Which endpoint it is, where there are several, and whether its upstreams are the ones that have it.
-    fn explain_endpoint(&self, endpoint: usize, question: &Question, found: Option<&Target>) -> Option<Step> {
+    fn explain_endpoint(&self, endpoint: usize, is_elsewhere: impl Fn(usize) -> bool) -> Option<Step> {
         let config =
             self.config.endpoints.get(endpoint).filter(|_| self.config.endpoints_there().count() > 1)?;
         let place = self.place(config.rules.line);
-        let elsewhere = self.config.endpoints_there().filter(|_| found.is_none());
-        let elsewhere = elsewhere.filter(|(other, _)| {
-            let anybody = Principal::new(0, "").at(*other);
-            find(self.current.load().at(&anybody), question).is_some()
-        });
+        let elsewhere = self.config.endpoints_there().filter(|(other, _)| is_elsewhere(*other));
         let elsewhere: Vec<String> = elsewhere.map(|(_, other)| format!("`{}`", other.path)).collect();
         let text = match elsewhere.as_slice() {
             [] => format!("`{}`", config.path),
@@ -311,14 +379,14 @@ impl Gateway {
     fn explain_list(
         &self,
         (current, snapshot): (&Current, &Snapshot),
-        question: &Question,
+        entry: Entry<'_>,
         (found, owner): (Option<&Target>, Option<&Target>),
     ) -> Step {
-        let (noun, name) = (question.kind.noun(), &question.name);
+        let (noun, name) = (entry.kind.noun(), entry.name);
         let upstream =
             |target: &Target| self.config.upstreams.get(target.upstream).map(|u| Arc::clone(&u.name));
         if let Some((target, label)) = found.and_then(|target| Some((target, upstream(target)?))) {
-            let is_listed = snapshot.find(question.kind, name).is_some();
+            let is_listed = snapshot.find(entry.kind, name).is_some();
             let native = &target.native;
             return Step::pass(
                 "list",
@@ -329,14 +397,14 @@ impl Gateway {
             );
         }
         let text = match owner.and_then(|owner| Some((owner, upstream(owner)?))) {
-            Some((owner, label)) => self.explain_absence((current, snapshot), question, (owner, &label)),
+            Some((owner, label)) => self.explain_absence((current, snapshot), entry, (owner, &label)),
             None => format!("no upstream has a {noun} of this name"),
         };
         // Where a list is not known, what is close in the others is most likely not meant.
         let is_known = owner.is_none_or(|owner| {
             current.offers.get(owner.upstream).is_some_and(|offer| absence(&offer.health).is_none())
         });
-        let nearest = nearest(snapshot, question).filter(|_| is_known);
+        let nearest = nearest(snapshot, entry).filter(|_| is_known);
         let nearest = nearest.map(|nearest| format!("; did you mean `{nearest}`?"));
         Step::stop("list", text + nearest.as_deref().unwrap_or_default())
     }
@@ -345,7 +413,7 @@ impl Gateway {
     fn explain_absence(
         &self,
         (current, snapshot): (&Current, &Snapshot),
-        question: &Question,
+        entry: Entry<'_>,
         (owner, label): (&Target, &str),
     ) -> String {
         let native = &owner.native;
@@ -358,11 +426,8 @@ impl Gateway {
         match offer.and_then(|offer| absence(&offer.health)) {
             Some(absence) => format!("what `{label}` lists is not known: it {absence}"),
             None => {
-                let count = offer.map_or(0, |offer| offer.lists.kind(question.kind).entries.len());
-                format!(
-                    "`{label}` has no {} `{native}` among the {count} that it lists",
-                    question.kind.noun()
-                )
+                let count = offer.map_or(0, |offer| offer.lists.kind(entry.kind).entries.len());
+                format!("`{label}` has no {} `{native}` among the {count} that it lists", entry.kind.noun())
             }
         }
     }
@@ -371,7 +436,7 @@ impl Gateway {
     fn explain_rules(
         &self,
         (snapshot, principal): (&Snapshot, &Principal),
-        question: &Question,
+        entry: Entry<'_>,
         target: &Target,
     ) -> Vec<Step> {
         let (Some(upstream), Some(names)) =
@@ -379,7 +444,7 @@ impl Gateway {
         else {
             return Vec::new();
         };
-        let (kind, native) = (question.kind, &*target.native);
+        let (kind, native) = (entry.kind, &*target.native);
         let listed = snapshot.find_native(kind, target.upstream, native);
         let known = names.expose(native);
         let hints = listed.map_or(Sight::Unseen, |entry| Sight::Seen(entry.hints));
@@ -425,13 +490,12 @@ impl Gateway {
     }
 
     /// What is not called now because it did not answer.
-    fn spared(&self, upstream: usize, question: &Question) -> Option<Spared> {
-        let tool = (question.kind == ListKind::Tools).then_some(&*question.name);
+    fn spared(&self, upstream: usize, tool: Option<&str>) -> Option<Spared> {
         self.breakers.get(upstream)?.spared(tool, Instant::now())
     }
 
-    fn explain_breaker(&self, upstream: usize, question: &Question) -> Option<Step> {
-        let (what, wait) = match self.spared(upstream, question)? {
+    fn explain_breaker(&self, upstream: usize, tool: Option<&str>) -> Option<Step> {
+        let (what, wait) = match self.spared(upstream, tool)? {
             Spared::Upstream(wait) => ("its upstream is", wait),
             Spared::Tool(wait) => ("it alone is", wait),
         };
@@ -481,23 +545,23 @@ impl Step {
 }
 
 /// Where the snapshot has it.
-fn find(snapshot: &Snapshot, question: &Question) -> Option<Target> {
-    match question.kind {
+fn find(snapshot: &Snapshot, entry: Entry<'_>) -> Option<Target> {
+    match entry.kind {
         ListKind::Tools | ListKind::Prompts => {
-            let (_, entry) = snapshot.find(question.kind, &question.name)?;
+            let (_, entry) = snapshot.find(entry.kind, entry.name)?;
             Some(Target { upstream: entry.upstream, native: Arc::clone(&entry.native) })
         }
         ListKind::Resources | ListKind::Templates => {
-            let location = snapshot.locate(&question.name)?;
+            let location = snapshot.locate(entry.name)?;
             Some(Target { upstream: location.upstream, native: location.native })
         }
     }
 }
 
 /// The exposed name that comes closest.
-fn nearest<'a>(snapshot: &'a Snapshot, question: &Question) -> Option<&'a str> {
-    let entries = snapshot.entries(question.kind).iter();
-    let asked = question.name.to_ascii_lowercase();
+fn nearest<'a>(snapshot: &'a Snapshot, entry: Entry<'_>) -> Option<&'a str> {
+    let entries = snapshot.entries(entry.kind).iter();
+    let asked = entry.name.to_ascii_lowercase();
     let distances = entries.map(|entry| {
         let exposed = entry.exposed.to_ascii_lowercase();
         // A name without its prefix is what people ask for first.

@@ -3,20 +3,21 @@
 //! What an extension does is not known here, so a rule about tools says nothing about it. Whoever has such
 //! rules, and none about extensions, has none: what cannot be judged is not let through.
 
-use super::access::unknown_method;
+use super::access::{Reveal, denied_method, unknown_method};
+use super::admit::Findings;
 use super::error::GatewayError;
 use super::{Current, Gateway};
 use crate::config::Rules;
 use crate::exchange::Principal;
-use crate::mcp::extension::{self, Extension};
+use crate::mcp::extension::{self, Extension, Tie};
 use crate::mcp::{ListKind, Raw, TaskMode, merge_capabilities, task};
 
 /// An extension of one upstream.
-struct Offered {
-    upstream: usize,
-    extension: Extension,
+pub(super) struct Offered {
+    pub(super) upstream: usize,
+    pub(super) extension: Extension,
     /// Whether the principal may use it.
-    is_admitted: bool,
+    pub(super) is_admitted: bool,
 }
 
 impl Gateway {
@@ -56,7 +57,7 @@ impl Gateway {
     }
 
     /// What the upstreams declare, in the order of the configuration.
-    fn extensions(&self, current: &Current, principal: &Principal) -> Vec<Offered> {
+    pub(super) fn extensions(&self, current: &Current, principal: &Principal) -> Vec<Offered> {
         let declared = self.offers_at(current, principal).map(|(upstream, offer)| {
             let extensions = offer.capabilities.as_ref().map(extension::declared).unwrap_or_default();
             extensions.into_iter().map(|extension| Offered {
@@ -84,24 +85,23 @@ impl Gateway {
     /// says nothing, it goes to the only upstream that has extensions which Waypost does not know.
     ///
     /// # Errors
-    /// `MethodNotFound` if there is no such upstream for this principal, or more than one. It sounds the same
-    /// whether or not policy hides one.
+    /// `MethodNotFound` if there is no such upstream, or more than one; `MethodDenied` if there is one, but not for
+    /// this principal. Both have the same words unless `reveal_denied`.
     pub(super) fn extended(
         &self,
         current: &Current,
-        principal: &Principal,
+        (principal, reveal): (&Principal, Reveal),
         method: &str,
+        findings: &mut Findings,
     ) -> Result<usize, GatewayError> {
         if !extension::may_extend(method) {
             return Err(unknown_method(method));
         }
         let mut offered = self.extensions(current, principal);
         offered.retain(|offered| !extension::is_known(&offered.extension.id));
-        let tie = |offered: &Offered| extension::tie(&offered.extension.id, method);
         // What the principal may not use must not decide either, so that nobody learns of it.
-        let admitted = offered.iter().filter(|offered| offered.is_admitted);
-        let closest = admitted.map(tie).max().ok_or_else(|| unknown_method(method))?;
-        let meant = |offered: &&Offered| tie(offered) >= closest;
+        let closest = offered.iter().filter(|offered| offered.is_admitted).map(|one| one.tie(method)).max();
+        let meant = |offered: &&Offered| closest.is_some_and(|closest| offered.tie(method) >= closest);
         // Where the method leaves open which extension it is of, all that it may be of must be admitted.
         let is_forbidden =
             |upstream: usize| offered.iter().filter(meant).any(|o| o.upstream == upstream && !o.is_admitted);
@@ -112,10 +112,33 @@ impl Gateway {
             .map(|offered| offered.upstream)
             .collect();
         upstreams.dedup();
-        match upstreams.as_slice() {
-            [only] => Ok(*only),
-            _ => Err(unknown_method(method)),
+        if let [only] = upstreams.as_slice() {
+            return Ok(*only);
         }
+        let hidden = owner(&offered, method).filter(|_| upstreams.is_empty());
+        findings.upstream = findings.upstream.or(hidden);
+        Err(hidden.map_or_else(|| unknown_method(method), |_| denied_method(method, reveal)))
+    }
+}
+
+impl Offered {
+    fn tie(&self, method: &str) -> Tie {
+        extension::tie(&self.extension.id, method)
+    }
+}
+
+/// The one upstream that a method would be for, if its principal might use everything.
+fn owner(offered: &[Offered], method: &str) -> Option<usize> {
+    let closest = offered.iter().map(|offered| offered.tie(method)).max()?;
+    let mut meant: Vec<usize> = offered
+        .iter()
+        .filter(|offered| offered.tie(method) == closest)
+        .map(|offered| offered.upstream)
+        .collect();
+    meant.dedup();
+    match meant.as_slice() {
+        [only] => Some(*only),
+        _ => None,
     }
 }
 

@@ -156,7 +156,7 @@ fn outcome_label(outcome: &Outcome) -> CallOutcome {
 fn error_label(kind: GatewayErrorKind) -> CallOutcome {
     match kind {
         GatewayErrorKind::Unknown | GatewayErrorKind::MethodNotFound => CallOutcome::Unknown,
-        GatewayErrorKind::Denied => CallOutcome::Denied,
+        GatewayErrorKind::Denied | GatewayErrorKind::MethodDenied => CallOutcome::Denied,
         GatewayErrorKind::InvalidParams => CallOutcome::Invalid,
         GatewayErrorKind::RateLimited | GatewayErrorKind::EdgeLimited => CallOutcome::RateLimited,
         GatewayErrorKind::Unavailable | GatewayErrorKind::UpstreamAuth | GatewayErrorKind::BadUpstream => {

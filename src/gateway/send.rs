@@ -166,6 +166,7 @@ fn verdict(result: &Result<Outcome, GatewayError>) -> Option<Verdict> {
             GatewayErrorKind::Unknown
             | GatewayErrorKind::Denied
             | GatewayErrorKind::MethodNotFound
+            | GatewayErrorKind::MethodDenied
             | GatewayErrorKind::InvalidParams
             | GatewayErrorKind::RateLimited
             | GatewayErrorKind::EdgeLimited

@@ -5,7 +5,6 @@
 // newest form, which the SDK turns into requests of its own for an older client.
 
 import { randomBytes, randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -24,24 +23,25 @@ import {
   toNodeHandler,
 } from '@modelcontextprotocol/node';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
+import {
+  choices,
+  complete,
+  defaults,
+  plainPrompts,
+  plainTools,
+  read,
+  said,
+  surface,
+  text,
+  toggle,
+  words,
+} from './reference_content.mjs';
 
-const surface = JSON.parse(readFileSync(process.env.SURFACE, 'utf8'));
 const [addedTool, addedPrompt] = surface.added;
 const states = createRequestStateCodec({ key: randomBytes(32) });
 // Tells the streams of modern clients that something changed; over stdio the SDK does so by itself.
 let notify;
 
-// One red pixel, and an eight samples long silence.
-const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC';
-const WAV = Buffer.concat([
-  Buffer.from('RIFF\x2c\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00', 'latin1'),
-  Buffer.from('\x01\x00\x08\x00data\x08\x00\x00\x00\x80\x80\x80\x80\x80\x80\x80\x80', 'latin1'),
-]).toString('base64');
-
-const words = value => ({ type: 'text', text: value });
-const text = value => ({ content: [words(value)] });
-const image = { type: 'image', data: PNG, mimeType: 'image/png' };
-const embedded = (uri, mimeType, body) => ({ type: 'resource', resource: { uri, mimeType, text: body } });
 const form = (message, properties, required = []) =>
   inputRequired.elicit({ message, requestedSchema: { type: 'object', properties, required } });
 const sample = (prompt, maxTokens) =>
@@ -79,32 +79,8 @@ async function confirmed(_, { ctx, accepted }) {
   return inputRequired({ inputRequests, requestState: await states.mint({ waiting: 'for confirmation' }) });
 }
 
-function toggle(list, one) {
-  const at = list.findIndex(({ name }) => name === one.name);
-  if (at < 0) list.push(one);
-  else list.splice(at, 1);
-}
-
-const options = ['option1', 'option2', 'option3'];
-const titled = noun => ['First', 'Second', 'Third'].map((word, at) => ({ const: `value${at + 1}`, title: `${word} ${noun}` }));
-
 const tools = {
-  test_simple_text: () => text('This is a simple text response for testing.'),
-  test_image_content: () => ({ content: [image] }),
-  test_audio_content: () => ({ content: [{ type: 'audio', data: WAV, mimeType: 'audio/wav' }] }),
-  test_embedded_resource: () => ({
-    content: [embedded('test://embedded-resource', 'text/plain', 'This is an embedded resource content.')],
-  }),
-  test_multiple_content_types: () => ({
-    content: [
-      words('Multiple content types test:'),
-      image,
-      embedded('test://mixed-content-resource', 'application/json', '{"test":"data","value":123}'),
-    ],
-  }),
-  test_error_handling: () => ({ ...text('This tool intentionally returns an error for testing'), isError: true }),
-  json_schema_2020_12_tool: given => text(JSON.stringify(given)),
-  test_header_parameter: ({ region }) => text(`region ${region}`),
+  ...plainTools,
 
   test_tool_with_logging: async (_, { log }) => {
     for (const step of ['Tool execution started', 'Tool processing data', 'Tool execution completed']) {
@@ -143,24 +119,12 @@ const tools = {
   ),
   test_elicitation_sep1034_defaults: asks(
     () =>
-      form('Please review the defaults', {
-        name: { type: 'string', default: 'John Doe' },
-        age: { type: 'integer', default: 30 },
-        score: { type: 'number', default: 95.5 },
-        status: { type: 'string', enum: ['active', 'inactive', 'pending'], default: 'active' },
-        verified: { type: 'boolean', default: true },
-      }),
+      form('Please review the defaults', defaults),
     'Elicitation completed',
   ),
   test_elicitation_sep1330_enums: asks(
     () =>
-      form('Please choose', {
-        untitledSingle: { type: 'string', enum: options },
-        titledSingle: { type: 'string', oneOf: titled('Option') },
-        legacyEnum: { type: 'string', enum: ['opt1', 'opt2', 'opt3'], enumNames: ['Option One', 'Option Two', 'Option Three'] },
-        untitledMulti: { type: 'array', items: { type: 'string', enum: options } },
-        titledMulti: { type: 'array', items: { anyOf: titled('Choice') } },
-      }),
+      form('Please choose', choices),
     'Elicitation completed',
   ),
   test_missing_capability: (_, { can }) => {
@@ -264,32 +228,14 @@ Object.assign(tools, {
   test_cancellations: () => text(String(cancelled)),
 });
 
-const said = (...blocks) => ({ messages: blocks.map(content => ({ role: 'user', content })) });
-
 const prompts = {
-  test_simple_prompt: () => said(words('This is a simple prompt for testing.')),
-  test_prompt_with_arguments: ({ arg1, arg2 }) => said(words(`Prompt with arguments: arg1='${arg1}', arg2='${arg2}'`)),
-  test_prompt_with_embedded_resource: ({ resourceUri }) =>
-    said(
-      embedded(resourceUri, 'text/plain', 'Embedded resource content for testing.'),
-      words('Please process the embedded resource above.'),
-    ),
-  test_prompt_with_image: () => said(image, words('Please analyze the image above.')),
+  ...plainPrompts,
   test_input_required_result_prompt: (_, { accepted }) => {
     const answer = accepted('user_context');
     const question = form('What context should the prompt use?', { context: { type: 'string' } }, ['context']);
     return answer ? said(words(`Context: ${answer.context}`)) : inputRequired({ inputRequests: { user_context: question } });
   },
 };
-
-function read(uri, era) {
-  const id = /^test:\/\/template\/([^/]+)\/data$/.exec(uri)?.[1];
-  if (uri === 'test://static-text') return { uri, mimeType: 'text/plain', text: 'This is the content of the static text resource.' };
-  if (uri === 'test://static-binary') return { uri, mimeType: 'image/png', blob: PNG };
-  if (uri === 'test://watched-resource') return { uri, mimeType: 'text/plain', text: 'Watched.' };
-  if (id) return { uri, mimeType: 'application/json', text: JSON.stringify({ id, templateTest: true, data: `Data for ID: ${id}` }) };
-  throw new ProtocolError(era === 'modern' ? -32602 : -32002, 'Resource not found', { uri });
-}
 
 function build({ era }) {
   const changes = { listChanged: true };
@@ -309,11 +255,12 @@ function build({ era }) {
   server.setRequestHandler('prompts/get', named(prompts, 'prompt'));
   server.setRequestHandler('resources/list', () => ({ resources: surface.resources }));
   server.setRequestHandler('resources/templates/list', () => ({ resourceTemplates: surface.resourceTemplates }));
-  server.setRequestHandler('resources/read', ({ params }) => ({ contents: [read(params.uri, era)] }));
-  server.setRequestHandler('completion/complete', ({ params }) => {
-    const values = ['paris', 'park', 'party', 'london'].filter(value => value.startsWith(params.argument.value));
-    return { completion: { values, total: values.length, hasMore: false } };
+  server.setRequestHandler('resources/read', ({ params }) => {
+    const found = read(params.uri);
+    if (found) return { contents: [found] };
+    throw new ProtocolError(era === 'modern' ? -32602 : -32002, 'Resource not found', { uri: params.uri });
   });
+  server.setRequestHandler('completion/complete', ({ params }) => complete(params));
   if (era === 'legacy') {
     server.setRequestHandler('resources/subscribe', () => ({}));
     server.setRequestHandler('resources/unsubscribe', () => ({}));

@@ -4,7 +4,7 @@
 The server scenarios are run at every reference server over HTTP, then at Waypost with that server as its one
 upstream and `prefix: ""`, once for every transport and era of the upstream. To keep the run short, the whole grid
 of both eras' suites is run with one server, on the Python SDK 2.x; with those on the Python SDK 1.x and the
-TypeScript SDK 2.x the suites of the upstream's own era, and crosswise over HTTP where the server has one era only.
+TypeScript SDKs the suites of the upstream's own era, and with some that have one era only crosswise over HTTP.
 The client scenarios are run with a client of an official SDK alone, then with Waypost between the two, once for
 each era of the client. Directly, every scenario must pass. Through Waypost, a check is lost when it fails, warns,
 or is skipped or absent although it succeeds directly. A list says what may be lost, each entry with the feature

@@ -74,8 +74,12 @@ PYTHON_ONE = Reference(
     "python 1", [PYTHON_V1, HERE / "reference_server_v1.py"], ("legacy",), crosswise=("http",), of_one_era=True
 )
 # `node` looks for packages beside the program that it runs.
-PROGRAM = ENVIRONMENT / "node" / "conformance" / "reference_server.mjs"
+PROGRAMS = ENVIRONMENT / "node" / "conformance"
+PROGRAM = PROGRAMS / "reference_server.mjs"
 TYPESCRIPT = Reference("typescript 2", [NODE, PROGRAM], ("legacy", "modern"))
+TYPESCRIPT_ONE = Reference(
+    "typescript 1", [NODE, PROGRAMS / "reference_server_v1.mjs"], ("legacy",), of_one_era=True
+)
 TYPESCRIPT_MODERN = Reference(
     "typescript 2, modern only",
     [NODE, PROGRAM],
@@ -85,13 +89,14 @@ TYPESCRIPT_MODERN = Reference(
     crosswise=("http",),
     of_one_era=True,
 )
-REFERENCES = [PYTHON_TWO, TYPESCRIPT, TYPESCRIPT_MODERN, PYTHON_ONE]
+REFERENCES = [PYTHON_TWO, TYPESCRIPT, TYPESCRIPT_MODERN, PYTHON_ONE, TYPESCRIPT_ONE]
 
 
 def prepare(work: Path) -> None:
     """What the servers list is asked of the first, so that they are one surface on several SDKs."""
-    PROGRAM.parent.mkdir(exist_ok=True)
-    shutil.copy(HERE / PROGRAM.name, PROGRAM)
+    PROGRAMS.mkdir(exist_ok=True)
+    for program in HERE.glob("reference_*.mjs"):
+        shutil.copy(program, PROGRAMS)
     surface = subprocess.run([*PYTHON_TWO.command, "surface"], capture_output=True, text=True, check=True).stdout
     (work / "surface.json").write_text(surface)
 

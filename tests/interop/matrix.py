@@ -23,9 +23,14 @@ from upstreams import MODERN
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "conformance"))
 
-from server_side import PYTHON_ONE, PYTHON_TWO, TYPESCRIPT, Reference, prepare, surface
+from server_side import PYTHON_ONE, PYTHON_TWO, TYPESCRIPT, TYPESCRIPT_ONE, Reference, prepare, surface
 
-SERVERS: dict[str, Reference] = {"python-1": PYTHON_ONE, "python-2": PYTHON_TWO, "typescript-2": TYPESCRIPT}
+SERVERS: dict[str, Reference] = {
+    "python-1": PYTHON_ONE,
+    "python-2": PYTHON_TWO,
+    "typescript-1": TYPESCRIPT_ONE,
+    "typescript-2": TYPESCRIPT,
+}
 WORDS = ["Tool execution started", "Tool processing data", "Tool execution completed"]
 Got = dict[str, Any]
 

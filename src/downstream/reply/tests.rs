@@ -102,6 +102,7 @@ fn every_error_of_ours_has_its_form() {
         (Kind::Denied, false, -32602, 200),
         (Kind::InvalidParams, false, -32602, 200),
         (Kind::MethodNotFound, false, -32601, 404),
+        (Kind::MethodDenied, false, -32601, 404),
         (Kind::RateLimited, true, 429, 200),
         (Kind::EdgeLimited, false, 429, 429),
         (Kind::Unavailable, true, 503, 200),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn question(name: &str) -> Question {
-    Question { kind: ListKind::Tools, name: name.into(), endpoint: None }
+    Question { topic: Topic::Listed(ListKind::Tools), name: name.into(), endpoint: None }
 }
 
 fn role(name: &str, tools: Filter) -> Arc<RoleConfig> {
@@ -120,10 +120,84 @@ async fn a_resource_is_judged_in_every_spelling() {
         ("file:///%73ecret", Verdict::Denied, "another spelling of the URI is denied or not allowed"),
         ("other:x", Verdict::Unknown, "no upstream has a resource of this name"),
     ] {
-        let asked = Question { kind: ListKind::Resources, name: uri.into(), endpoint: None };
+        let asked = Question { topic: Topic::Listed(ListKind::Resources), name: uri.into(), endpoint: None };
         let explanation = gateway.explain("open", &asked).unwrap();
         assert_eq!(explanation.verdict, verdict, "{uri}");
         assert_eq!(explanation.obstacle().map(|step| &*step.text).unwrap_or_default(), obstacle, "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn an_extension_is_explained_by_the_rules_that_hide_it() {
+    let declaring = |text: &str| {
+        let capabilities = Raw::from_value(&serde_json::from_str(text).unwrap());
+        Offer { capabilities: Some(capabilities), ..ready(&["read"]) }
+    };
+    let some =
+        r#"{"extensions":{"com.example/search":{},"com.example/admin":{},"io.modelcontextprotocol/ui":{}}}"#;
+    let shut = r#"{"extensions":{"org.example/shut":{},"com.example/admin":{}}}"#;
+    let (a, b) = (declaring(some), declaring(shut));
+    let gateway = gateway(vec![scripted("a", a), scripted("b", b)], |config| {
+        let extensions = Filter { allow: None, deny: vec![Pattern::on_line("*/admin", 5)] };
+        Arc::make_mut(&mut config.upstreams[0]).rules.extensions = Some(extensions);
+        let closed = &mut Arc::make_mut(&mut config.upstreams[1]).rules;
+        (closed.tools.deny, closed.line) = (vec![Pattern::from("drop")], 8);
+        config.clients[0].roles = vec![role("nobody", Filter { allow: Some(vec![]), deny: vec![] })];
+        config.clients[1].rules.tools = Filter::default();
+    });
+    refreshed(&gateway).await;
+    let cannot = "its rules about tools, resources or prompts cannot judge an extension; say so here";
+    for (client, id, verdict, check, text, place) in [
+        ("reader", "com.example/search", Verdict::Allowed, "", "", None),
+        ("reader", "io.modelcontextprotocol/ui", Verdict::Allowed, "", "", None),
+        (
+            "reader",
+            "com.example/admin",
+            Verdict::Denied,
+            "upstreams.a.extensions",
+            "`deny` has `*/admin`",
+            Some("gateway.yaml:5"),
+        ),
+        (
+            "reader",
+            "org.example/shut",
+            Verdict::Denied,
+            "upstreams.b.extensions",
+            cannot,
+            Some("gateway.yaml:8"),
+        ),
+        (
+            "open",
+            "com.example/search",
+            Verdict::Denied,
+            "roles.nobody.extensions",
+            cannot,
+            Some("gateway.yaml:7"),
+        ),
+        (
+            "open",
+            "io.modelcontextprotocol/ui",
+            Verdict::Denied,
+            "lists",
+            "the client sees nothing in the lists of `a`",
+            None,
+        ),
+        (
+            "reader",
+            "com.example/none",
+            Verdict::Unknown,
+            "extensions",
+            "no upstream declares an extension of this identifier",
+            None,
+        ),
+    ] {
+        let asked = Question::about("extension", id.into()).unwrap();
+        let explanation = gateway.explain(client, &asked).unwrap();
+        let obstacle = explanation.obstacle();
+        let obstacle = obstacle.map(|step| (&*step.check, &*step.text, step.place.as_deref()));
+        assert_eq!(explanation.verdict, verdict, "{client} {id}: {explanation:?}");
+        assert_eq!(obstacle.unwrap_or(("", "", None)), (check, text, place), "{client} {id}");
+        assert_eq!(explanation.kind, "extension");
     }
 }
 

@@ -199,6 +199,16 @@ fn ext_03_who_has_rules_that_cannot_judge_an_extension_has_none() {
         }
     }
     assert!(shut.of_method("org.example/shut/x").is_empty(), "its own rules cannot judge it either");
+    let count = |outcome: &str, upstream: &str| {
+        let labels =
+            [("client", "said"), ("upstream", upstream), ("method", "extension"), ("outcome", outcome)];
+        gateway.metrics().sum("waypost_calls_total", &labels)
+    };
+    // What rules hide is told from what nobody has: in the metrics, and to nobody who calls. Each came in two eras.
+    for (outcome, upstream, expected) in [("denied", "up", 4.0), ("denied", "shut", 2.0), ("ok", "up", 2.0)] {
+        let counted = count(outcome, upstream);
+        assert!((counted - expected).abs() < 0.5, "{outcome} at {upstream}: {counted}");
+    }
 }
 
 #[test]
