@@ -10,6 +10,7 @@ mod implied;
 mod list;
 mod merge;
 mod name;
+mod narrowed;
 mod page;
 mod rewrite;
 mod spelling;

@@ -16,6 +16,7 @@ mod identity;
 pub mod import;
 mod load;
 mod mask;
+mod narrow;
 mod nearest;
 #[cfg(test)]
 mod pages;
@@ -48,6 +49,7 @@ pub use effective::Effective;
 pub use endpoint::EndpointConfig;
 pub use identity::{Icon, ServerInfo};
 pub use load::{Loaded, load, parse, process_env};
+pub use narrow::Narrow;
 pub use pattern::{Sight, Subject, Verdict};
 pub use problem::{Place, Problem, Problems, Severity};
 pub use process::{Process, ProcessBounds, Start};
@@ -331,6 +333,8 @@ pub struct Filter {
     pub allow: Option<Vec<Pattern>>,
     /// Patterns of which none may match.
     pub deny: Vec<Pattern>,
+    /// What the arguments of tools have to fit; of tools only.
+    pub narrow: Vec<Narrow>,
 }
 
 /// A pattern over names: `*` is any run of characters, `?` is one, all else is itself; and over what tools say of

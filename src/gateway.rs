@@ -6,6 +6,7 @@
 
 mod access;
 mod admit;
+mod arguments;
 mod breaker;
 mod error;
 mod expiry;

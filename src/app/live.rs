@@ -22,6 +22,9 @@ use crate::upstream::{Connector, Fleet, Turnover};
 /// How long a file may take to be read.
 const READING: Duration = Duration::from_secs(30);
 
+/// How long after its end something may still be counted of an upstream.
+const LAST_COUNTS: Duration = Duration::from_secs(1);
+
 /// The gateway that runs, whatever its configuration is.
 pub(super) struct Live {
     metrics: Arc<Metrics>,
@@ -178,6 +181,8 @@ impl Live {
         self.background.spawn(async move {
             let ends = turnover.retired.iter().map(|connector| end(connector, patience, &stop));
             futures_util::future::join_all(ends).await;
+            // The last calls are being counted.
+            let _stopped = stop.run_until_cancelled(tokio::time::sleep(LAST_COUNTS)).await;
             let config = live.config();
             let is_back = |name: &str| config.upstreams_in_order().any(|upstream| &*upstream.name == name);
             let gone = turnover.ended.iter().filter(|name| !is_back(name));

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bytes::Bytes;
 
 use super::candidate::Candidate;
+use super::narrowed::narrowed;
 use super::page::View;
 use crate::config::{Filter, Sight};
 use crate::exchange::Principal;
@@ -113,7 +114,13 @@ impl MergedList {
         let is_seen = |entry: &Entry| {
             entry.is_offered && filters.clone().all(|filter| entry.candidate(kind).passes(filter))
         };
-        let visible = self.entries.iter().map(is_seen).collect();
-        View::render(self.entries.iter().map(|entry| &entry.text), visible)
+        let visible: Vec<bool> = self.entries.iter().map(is_seen).collect();
+        let texts = self.entries.iter().zip(&visible).map(|(entry, is_visible)| {
+            let narrows = filters.clone().filter(|_| *is_visible).flat_map(|filter| &filter.narrow);
+            let subject = entry.candidate(kind).subject();
+            narrowed(entry.text.clone(), narrows.filter(|narrow| narrow.pattern.matches(subject)))
+        });
+        let texts: Vec<Bytes> = texts.collect();
+        View::render(texts.iter(), visible)
     }
 }

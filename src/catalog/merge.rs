@@ -7,6 +7,7 @@ use super::candidate::Candidate;
 use super::implied::{Implied, interfaces};
 use super::list::{Entry, MergedList};
 use super::name::ExposedNames;
+use super::narrowed::narrowed;
 use super::page::View;
 use super::rewrite::{Tags, rewrite_entry};
 use super::template::UriTemplate;
@@ -189,6 +190,10 @@ impl Snapshot {
         let candidate = Candidate { kind, native: &native, known: &known, hints: Sight::Seen(hints) };
         let is_offered = candidate.passes_within(source.filters.kind(kind));
         let text = rewrite_entry(kind, listed, &exposed, self.tags.get(index));
+        let own = source.filters.kind(kind).narrow.iter();
+        let own =
+            own.filter(|narrow| narrow.pattern.matches(Candidate { known: &native, ..candidate }.subject()));
+        let text = narrowed(text, own);
         list.push(Entry { exposed, known, native, upstream: source.upstream, is_offered, hints, text });
     }
 

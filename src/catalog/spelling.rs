@@ -194,7 +194,7 @@ mod tests {
 
     fn filter(allow: Option<&[&str]>, deny: &[&str]) -> Filter {
         let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::from(*text)).collect();
-        Filter { allow: allow.map(patterns), deny: patterns(deny) }
+        Filter { allow: allow.map(patterns), deny: patterns(deny), ..Filter::default() }
     }
 
     #[test]

@@ -300,6 +300,7 @@ fn refused(error: &GatewayError, reached: &Reached<'_>) -> Report {
         }
         GatewayErrorKind::MethodNotFound
         | GatewayErrorKind::InvalidParams
+        | GatewayErrorKind::InvalidArguments
         | GatewayErrorKind::RateLimited
         | GatewayErrorKind::EdgeLimited
         | GatewayErrorKind::BadUpstream

@@ -10,6 +10,7 @@ mod command;
 mod endpoint;
 mod identity;
 mod listen;
+mod narrow;
 mod oauth;
 mod process;
 mod resilience;

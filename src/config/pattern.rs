@@ -213,7 +213,7 @@ mod tests {
 
     fn filter(allow: Option<&[&str]>, deny: &[&str]) -> Filter {
         let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::from(*text)).collect();
-        Filter { allow: allow.map(patterns), deny: patterns(deny) }
+        Filter { allow: allow.map(patterns), deny: patterns(deny), ..Filter::default() }
     }
 
     #[test]
@@ -298,6 +298,7 @@ mod tests {
         let filter = Filter {
             allow: Some(vec![over("*", reads), Pattern::from("put_*")]),
             deny: vec![over("*_secret", hint("destructiveHint", true))],
+            ..Filter::default()
         };
         let judge = |name, hints| filter.admits(Subject { name, hints });
         assert!(judge("x", Sight::Seen(reads)));
@@ -310,7 +311,7 @@ mod tests {
         assert!(!judge("put_secret", Sight::Unseen), "it may destroy");
         assert!(judge("put_x", Sight::Unseen));
         assert!(filter.may_admit("x") && filter.may_admit("put_secret"));
-        assert!(!Filter { allow: None, deny: vec![Pattern::from("x")] }.may_admit("x"));
+        assert!(!Filter { allow: None, deny: vec![Pattern::from("x")], ..Filter::default() }.may_admit("x"));
     }
 
     proptest! {

@@ -187,6 +187,24 @@ impl Form for Durations {
     }
 }
 
+/// A mapping of patterns to JSON Schemas.
+#[derive(Debug)]
+pub(crate) struct Schemas;
+
+impl Form for Schemas {
+    fn written(&self) -> String {
+        "mapping of patterns to JSON Schemas".to_owned()
+    }
+
+    fn default(&self) -> String {
+        "`{}`".to_owned()
+    }
+
+    fn schema(&self) -> Value {
+        serde_json::json!({"type": "object", "additionalProperties": {"type": "object"}})
+    }
+}
+
 /// `true` or `false`.
 #[derive(Debug)]
 pub(crate) struct Flag {

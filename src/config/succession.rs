@@ -170,7 +170,7 @@ fn nobody() -> ClientConfig {
 
 /// Rules that let nothing through.
 fn nothing() -> Rules {
-    let none = || Filter { allow: Some(Vec::new()), deny: Vec::new() };
+    let none = || Filter { allow: Some(Vec::new()), deny: Vec::new(), ..Filter::default() };
     Rules { tools: none(), resources: none(), prompts: none(), extensions: Some(none()), line: 0 }
 }
 

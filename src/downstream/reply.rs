@@ -234,6 +234,7 @@ fn manner(kind: GatewayErrorKind) -> Manner {
         GatewayErrorKind::MethodNotFound | GatewayErrorKind::MethodDenied => {
             Manner::Error(Code::MethodNotFound)
         }
+        GatewayErrorKind::InvalidArguments => Manner::Readable(Code::InvalidParams),
         GatewayErrorKind::RateLimited => Manner::Readable(Code::RateLimited),
         GatewayErrorKind::EdgeLimited => Manner::TooMany,
         GatewayErrorKind::Unavailable | GatewayErrorKind::UpstreamAuth => Manner::Readable(Code::Unavailable),

@@ -178,6 +178,9 @@ pub(super) fn admit(
         Subject::Tasks(cursor) => gateway.task_page(&current, &call, cursor.as_deref())?,
     };
     findings.upstream = Some(grant.target.upstream);
+    if call.method == Method::ToolsCall {
+        gateway.check_arguments(&current, &call, &grant.target)?;
+    }
     let permit =
         gateway.guards.admit(call.principal.client, grant.target.upstream).map_err(|(scope, error)| {
             gateway.limit_reached(&call.principal, scope, Some(&grant.target), error)

@@ -18,6 +18,8 @@ pub enum GatewayErrorKind {
     MethodDenied,
     /// The parameters are wrong.
     InvalidParams,
+    /// The arguments of a tool are not what they have to be; a model may put them right.
+    InvalidArguments,
     /// A limit on calls is reached.
     RateLimited,
     /// The limit that guards the gateway itself is reached.

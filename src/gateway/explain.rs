@@ -4,6 +4,7 @@
 //!
 //! Must not know: who asks, how the answer is shown.
 
+mod denial;
 mod extension;
 
 use std::sync::Arc;
@@ -251,26 +252,6 @@ impl Gateway {
         }
     }
 
-    /// The rule because of which a principal may not have what it named, and where it stands in the file.
-    pub(super) fn denying_rule(
-        &self,
-        principal: &Principal,
-        named: &Named,
-    ) -> Option<(String, Option<String>)> {
-        let (kind, name) = match named {
-            Named::Name(kind, name) => (*kind, name),
-            Named::Uri(uri) | Named::Reference(uri) => (ListKind::Resources, uri),
-            Named::Method(_) => return None,
-        };
-        let entry = Entry { kind, name };
-        let current = self.current.load();
-        let snapshot = current.at(principal);
-        let target = find(snapshot, entry).or_else(|| self.owner(principal.endpoint, entry))?;
-        let mut steps = self.explain_rules((snapshot, principal), entry, &target).into_iter();
-        let step = steps.find(|step| step.outcome == StepOutcome::Stop)?;
-        Some((format!("{}: {}", step.check, step.text), step.place))
-    }
-
     fn explain_entry(
         &self,
         current: &Current,
@@ -289,6 +270,14 @@ impl Gateway {
         steps.push(self.explain_list((current, snapshot), entry, known));
         if let Some(target) = &target {
             steps.extend(self.explain_rules((snapshot, principal), entry, target));
+            if entry.kind == ListKind::Tools {
+                let narrows = self.narrows(current, principal, target).into_iter();
+                steps.extend(narrows.map(|narrow| {
+                    let text =
+                        format!("the arguments have to fit {} (`{}`)", narrow.schema(), narrow.pattern);
+                    Step::note("narrow", text).at(self.place(narrow.pattern.line()))
+                }));
+            }
             steps.extend(self.explain_upstream(current, target.upstream));
             steps.extend(self.explain_breaker(target.upstream, entry.tool()));
             steps.extend(self.explain_limits(client, target.upstream));

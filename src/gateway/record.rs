@@ -157,7 +157,7 @@ fn error_label(kind: GatewayErrorKind) -> CallOutcome {
     match kind {
         GatewayErrorKind::Unknown | GatewayErrorKind::MethodNotFound => CallOutcome::Unknown,
         GatewayErrorKind::Denied | GatewayErrorKind::MethodDenied => CallOutcome::Denied,
-        GatewayErrorKind::InvalidParams => CallOutcome::Invalid,
+        GatewayErrorKind::InvalidParams | GatewayErrorKind::InvalidArguments => CallOutcome::Invalid,
         GatewayErrorKind::RateLimited | GatewayErrorKind::EdgeLimited => CallOutcome::RateLimited,
         GatewayErrorKind::Unavailable | GatewayErrorKind::UpstreamAuth | GatewayErrorKind::BadUpstream => {
             CallOutcome::Unavailable

@@ -168,6 +168,7 @@ fn verdict(result: &Result<Outcome, GatewayError>) -> Option<Verdict> {
             | GatewayErrorKind::MethodNotFound
             | GatewayErrorKind::MethodDenied
             | GatewayErrorKind::InvalidParams
+            | GatewayErrorKind::InvalidArguments
             | GatewayErrorKind::RateLimited
             | GatewayErrorKind::EdgeLimited
             | GatewayErrorKind::UpstreamAuth

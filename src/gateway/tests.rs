@@ -119,7 +119,8 @@ fn gateway(upstreams: Vec<Arc<dyn Upstream>>, change: impl FnOnce(&mut Config)) 
     let mut config = for_test::config(&["a", "b"], &["open", "reader"]);
     let first = Arc::make_mut(config.upstreams.first_mut().unwrap());
     first.rules.tools.deny = patterns(&["drop"]);
-    config.clients[1].rules.tools = Filter { allow: Some(patterns(&["a__read"])), deny: vec![] };
+    config.clients[1].rules.tools =
+        Filter { allow: Some(patterns(&["a__read"])), deny: vec![], ..Filter::default() };
     change(&mut config);
     Gateway::new(Arc::new(config), Arc::new(Metrics::default()), upstreams)
 }
@@ -164,7 +165,7 @@ async fn what_is_listed_is_callable_and_what_is_not_never_reaches_the_upstream()
 #[tokio::test]
 async fn roles_only_narrow() {
     let rules = |allow: Option<&[&str]>, deny: &[&str]| Rules {
-        tools: Filter { allow: allow.map(patterns), deny: patterns(deny) },
+        tools: Filter { allow: allow.map(patterns), deny: patterns(deny), ..Filter::default() },
         ..Rules::default()
     };
     let role = |name: &str, rules: Rules| Arc::new(RoleConfig { name: name.into(), rules });

@@ -20,6 +20,7 @@ mod issuers;
 mod levels;
 mod metrics;
 mod names;
+mod narrow;
 mod pagination;
 mod pipe;
 mod policy;

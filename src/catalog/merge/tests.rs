@@ -46,7 +46,7 @@ fn merged_with(upstreams: &[(&str, Lists<'_>)], filter: Filter, clients: Vec<Per
 fn merged(upstreams: &[(&str, &[&str])], clients: Vec<Filter>) -> Snapshot {
     let upstreams: Vec<_> =
         upstreams.iter().map(|(prefix, tools)| (*prefix, Lists { tools, ..Lists::default() })).collect();
-    let filter = Filter { allow: None, deny: vec![Pattern::from("secret*")] };
+    let filter = Filter { allow: None, deny: vec![Pattern::from("secret*")], ..Filter::default() };
     let clients = clients.into_iter().map(|tools| PerKind { tools, ..PerKind::default() }).collect();
     merged_with(&upstreams, filter, clients)
 }
@@ -76,7 +76,7 @@ fn a_changed_name_leaves_the_native_one_as_title() {
 
 #[test]
 fn what_a_filter_denies_is_neither_listed_nor_lost() {
-    let only_x = Filter { allow: Some(vec![Pattern::from("*__x")]), deny: vec![] };
+    let only_x = Filter { allow: Some(vec![Pattern::from("*__x")]), deny: vec![], ..Filter::default() };
     let snapshot = merged(&[("a__", &["x", "y", "secret1"])], vec![Filter::default(), only_x]);
     let view = |client| snapshot.view(ListKind::Tools, &Principal::new(client, "x"));
     assert_eq!(view(0).unwrap().len(), 2);
@@ -195,7 +195,7 @@ use crate::mcp::{Body, Look, Method, ObjectView, Response};
 
 #[test]
 fn roles_of_a_caller_narrow_what_its_client_sees() {
-    let tools = |deny: &str| Filter { allow: None, deny: vec![Pattern::from(deny)] };
+    let tools = |deny: &str| Filter { allow: None, deny: vec![Pattern::from(deny)], ..Filter::default() };
     let mut snapshot = merged(&[("a__", &["x", "y", "z"])], vec![tools("*__z")]);
     for deny in ["*__x", "*__y"] {
         for kind in ListKind::ALL {

@@ -1,5 +1,6 @@
 //! What upstreams, endpoints, roles and clients share: rules, and limits on calls.
 
+use super::narrow;
 use crate::config::effective::{self, Origin};
 use crate::config::nearest::nearest;
 use crate::config::reader::Text;
@@ -36,7 +37,8 @@ fn filter<'a>(owner: &mut Section<'a>, key: &'static keys::Key<keys::Nested>, ov
             }
         };
         let deny = patterns(tools, (&keys::DENY, over), &mut places);
-        let filter = Filter { allow, deny };
+        let narrow = if over == Over::NamesAndHints { narrow::narrow(tools) } else { Vec::new() };
+        let filter = Filter { allow, deny, narrow };
         for (pattern, span) in &places {
             check_meaning(tools, &filter, pattern, *span);
         }

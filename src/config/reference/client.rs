@@ -1,6 +1,6 @@
 //! The keys of a client, and what clients and upstreams share.
 
-use super::{Bounded, Free, Key, Named, Nested, Secret, Table};
+use super::{Bounded, Free, Key, Named, Nested, Schemas, Secret, Table};
 
 /// One client.
 pub(crate) static CLIENT: Table = Table {
@@ -145,8 +145,8 @@ pub(crate) static TOOLS: Table = Table {
             annotations: `{readOnlyHint: true}`, also `destructiveHint`, `idempotentHint`, `openWorldHint`, and \
             with `name` at their names too; all of it must match, and a tool without the annotation does not. \
             They are the words of the server: allow by them what you trust. `deny` wins over `allow`.",
-    keys: &[&TOOLS_ALLOW, &TOOLS_DENY],
-    later: &["override", "narrow"],
+    keys: &[&TOOLS_ALLOW, &TOOLS_DENY, &TOOLS_NARROW],
+    later: &["override"],
     foreign: &[],
     aliases: FILTER_ALIASES,
     example: "\
@@ -214,6 +214,15 @@ upstreams:
     tools: {deny: [\"drop_*\"]}
     extensions: {allow: [\"com.example/search\"]}
 ",
+};
+
+pub(crate) static TOOLS_NARROW: Key<Schemas> = Key {
+    name: "narrow",
+    about: "What the arguments of tools have to fit besides the tools' own schemas: JSON Schemas, by patterns of names. \
+            Those of all layers hold together; they are shown to clients in the tool's `inputSchema` (`allOf`) and \
+            enforced on every call: one that does not fit is answered with what is wrong, and does not reach the server. \
+            A member that is not there is not judged, unless the schema `required`s it.",
+    form: Schemas,
 };
 
 pub(crate) static TOOLS_ALLOW: Key<Free> = Key {

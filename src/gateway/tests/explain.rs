@@ -31,7 +31,8 @@ fn said(gateway: &Gateway, client: &str, name: &str) -> (Verdict, String) {
 
 #[tokio::test]
 async fn an_explanation_names_what_stands_in_the_way() {
-    let readers = Filter { allow: Some(vec![Pattern::on_line("*read", 9)]), deny: vec![] };
+    let readers =
+        Filter { allow: Some(vec![Pattern::on_line("*read", 9)]), deny: vec![], ..Filter::default() };
     let gateway =
         gateway(vec![scripted("a", ready(&["read", "write", "drop"])), scripted("b", down())], |config| {
             config.clients[0].roles = vec![role("readers", readers)];
@@ -138,11 +139,13 @@ async fn an_extension_is_explained_by_the_rules_that_hide_it() {
     let shut = r#"{"extensions":{"org.example/shut":{},"com.example/admin":{}}}"#;
     let (a, b) = (declaring(some), declaring(shut));
     let gateway = gateway(vec![scripted("a", a), scripted("b", b)], |config| {
-        let extensions = Filter { allow: None, deny: vec![Pattern::on_line("*/admin", 5)] };
+        let extensions =
+            Filter { allow: None, deny: vec![Pattern::on_line("*/admin", 5)], ..Filter::default() };
         Arc::make_mut(&mut config.upstreams[0]).rules.extensions = Some(extensions);
         let closed = &mut Arc::make_mut(&mut config.upstreams[1]).rules;
         (closed.tools.deny, closed.line) = (vec![Pattern::from("drop")], 8);
-        config.clients[0].roles = vec![role("nobody", Filter { allow: Some(vec![]), deny: vec![] })];
+        config.clients[0].roles =
+            vec![role("nobody", Filter { allow: Some(vec![]), deny: vec![], ..Filter::default() })];
         config.clients[1].rules.tools = Filter::default();
     });
     refreshed(&gateway).await;
@@ -206,7 +209,11 @@ fn filter() -> impl Strategy<Value = Filter> {
         prop::sample::select(vec!["a__*", "*read", "b__x", "*", "read", "x", "*r*", "a__drop", "?"]);
     let patterns = prop::collection::vec(pattern, 0..3)
         .prop_map(|texts| texts.into_iter().map(Pattern::from).collect::<Vec<_>>());
-    (prop::option::of(patterns.clone()), patterns).prop_map(|(allow, deny)| Filter { allow, deny })
+    (prop::option::of(patterns.clone()), patterns).prop_map(|(allow, deny)| Filter {
+        allow,
+        deny,
+        ..Filter::default()
+    })
 }
 
 proptest! {
