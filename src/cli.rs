@@ -228,7 +228,7 @@ fn answer(report: impl Future<Output = anyhow::Result<check::Report>>) -> ExitCo
     let _already_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match on_runtime(report) {
         Ok(report) => print(&report),
-        Err(error) => fail(&format!("error: {error:#}")),
+        Err(error) => fail(&complaint(&error)),
     }
 }
 
@@ -238,15 +238,28 @@ fn inquire(report: impl Future<Output = anyhow::Result<check::Report>>) -> ExitC
     let report = on_runtime(report);
     print(&report.unwrap_or_else(|error| check::Report {
         stdout: String::new(),
-        stderr: format!("error: {error:#}\n"),
+        stderr: format!("{}\n", complaint(&error)),
         code: MISUSED,
     }))
+}
+
+/// The configuration that a command is about.
+fn load(file: &Path) -> anyhow::Result<config::Config> {
+    Ok(config::load(file, &config::process_env)?.config)
+}
+
+/// What stands on standard error of a command that failed. What is wrong with a file says by itself that it is an error.
+fn complaint(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<config::Problems>() {
+        Some(problems) => problems.to_string(),
+        None => format!("error: {error:#}"),
+    }
 }
 
 fn told(report: anyhow::Result<check::Report>) -> ExitCode {
     match report {
         Ok(report) => print(&report),
-        Err(error) => fail(&format!("error: {error:#}")),
+        Err(error) => fail(&complaint(&error)),
     }
 }
 

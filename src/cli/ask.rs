@@ -152,7 +152,7 @@ fn typed(text: &str, property: Option<&Value>) -> anyhow::Result<Value> {
         (["string"], _) => Ok(text.into()),
         (_, Some(value)) => Ok(value),
         (kinds, None) if kinds.contains(&"string") => Ok(text.into()),
-        (kinds, None) => bail!("is to be {}: `{text}` is none", kinds.join(" or ")),
+        (kinds, None) => bail!("has to be of type {}, and `{text}` is not", kinds.join(" or ")),
     }
 }
 
@@ -344,9 +344,9 @@ mod tests {
             assert_eq!(given(text).as_deref(), Ok(wanted), "{text}");
         }
         for (text, wanted) in [
-            ("count=many", "the argument `count`: is to be integer: `many` is none"),
-            ("count=1.5", "the argument `count`: is to be integer: `1.5` is none"),
-            ("flag=yes", "the argument `flag`: is to be boolean: `yes` is none"),
+            ("count=many", "the argument `count`: has to be of type integer, and `many` is not"),
+            ("count=1.5", "the argument `count`: has to be of type integer, and `1.5` is not"),
+            ("flag=yes", "the argument `flag`: has to be of type boolean, and `yes` is not"),
             ("nothing", "`nothing` is not written KEY=VALUE"),
         ] {
             assert_eq!(given(text), Err(wanted.to_owned()), "{text}");

@@ -112,5 +112,6 @@ mod tests {
         let report = check(Path::new("nowhere/gateway.yaml"), Output::Summary, &|_| None);
         assert_eq!(report.code, 1);
         assert!(report.stderr.starts_with("error: cannot read nowhere/gateway.yaml: "), "{}", report.stderr);
+        assert!(report.stderr.contains("--config FILE"), "{}", report.stderr);
     }
 }

@@ -8,14 +8,14 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::check::Report;
 use crate::auth;
-use crate::config::{self, Config};
+use crate::config::Config;
 
 /// A client, by the form of its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -111,15 +111,10 @@ pub(super) fn connect(file: &Path, client: Client, way: &Way) -> anyhow::Result<
     Ok(Report { stdout, stderr: notes.join("\n") + "\n", code: 0 })
 }
 
-fn load(file: &Path) -> anyhow::Result<Config> {
-    let loaded = config::load(file, &config::process_env);
-    Ok(loaded.map_err(|problems| anyhow!("{problems}"))?.config)
-}
-
 /// The entry of a client that launches the gateway. Programs with windows have no `PATH` of a shell, and no working
 /// directory to speak of, so both paths are whole.
 fn launched(file: &Path, way: &Way) -> anyhow::Result<Entry> {
-    let config = load(file)?;
+    let config = super::load(file)?;
     auth::launched_by(&config, way.client.as_deref())?;
     let program = std::env::current_exe().context("cannot tell where this program is")?;
     let file = std::path::absolute(file)?;
@@ -141,7 +136,7 @@ fn reached(file: &Path, way: &Way, notes: &mut Vec<String>) -> anyhow::Result<En
     let (mut url, token) = match &way.url {
         Some(url) => (url.clone(), way.token_env.clone()),
         None => {
-            let config = load(file)?;
+            let config = super::load(file)?;
             let needs_token = !config.clients.iter().any(|client| client.is_anonymous);
             let usual = needs_token.then(|| "WAYPOST_TOKEN".to_owned());
             (listening(&config, notes)?, way.token_env.clone().or(usual))

@@ -14,7 +14,6 @@ use serde::Deserialize;
 use url::Url;
 
 use super::check::Report;
-use crate::config;
 use crate::gateway::{Explanation, Question, Step, StepOutcome, Topic, Unanswerable, Verdict};
 use crate::mcp::ListKind;
 
@@ -122,9 +121,9 @@ fn code(verdict: Verdict) -> u8 {
 
 /// Connects to the upstreams of the file.
 async fn look(file: &Path, client: Option<&str>, question: &Question) -> anyhow::Result<Vec<Explanation>> {
-    let loaded = config::load(file, &config::process_env).map_err(|problems| anyhow!("{problems}"))?;
+    let config = super::load(file)?;
     let explained: Result<Vec<Explanation>, Unanswerable> =
-        crate::app::look(loaded.config, async |gateway| match client {
+        crate::app::look(config, async |gateway| match client {
             Some(client) => gateway.explain(client, question).map(|one| vec![one]),
             None => gateway.explain_all(question),
         })

@@ -56,10 +56,7 @@ impl Reach {
     ) -> anyhow::Result<T> {
         let config = match &self.url {
             Some(url) => self.elsewhere(url)?,
-            None => {
-                let loaded = config::load(file, &config::process_env);
-                loaded.map_err(|problems| anyhow!("{problems}"))?.config
-            }
+            None => super::load(file)?,
         };
         let principal = self.principal(&config)?;
         let waiting = Waiting::begin("connecting");

@@ -38,7 +38,10 @@ const MAX_FILE: u64 = 4 << 20;
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Problems> {
     let file: Arc<str> = path.display().to_string().into();
     let text = read(path).map_err(|message| {
-        let finding = Finding::error(format!("cannot read {file}: {message}"));
+        let mut finding = Finding::error(format!("cannot read {file}: {message}"));
+        if !path.exists() {
+            finding = finding.help("go to its folder, or name it: `--config FILE`");
+        }
         Problems::new(vec![Source::new(Arc::clone(&file), "", Vec::new()).problem(finding)])
     })?;
     parse_in(&text, file, path.parent().unwrap_or(Path::new("")), env)

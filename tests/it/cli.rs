@@ -39,6 +39,30 @@ fn every_shell_gets_completions_with_the_commands_in_them() {
     }
 }
 
+/// Each command that needs the file says so once, and what to do.
+#[test]
+fn a_file_that_is_not_there_is_told_in_the_same_words_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands: [&[&str]; 9] = [
+        &[],
+        &["stdio"],
+        &["check"],
+        &["connect", "claude-code"],
+        &["tools", "list"],
+        &["call", "x"],
+        &["resources", "read", "a://b"],
+        &["explain", "--tool", "x"],
+        &["who", "--tool", "x"],
+    ];
+    for command in commands {
+        let output = run(command, folder.path());
+        let told = String::from_utf8(output.stderr).expect("UTF-8");
+        assert!(!output.status.success(), "{command:?}");
+        assert!(told.starts_with("error: cannot read gateway.yaml: "), "{command:?}: {told}");
+        assert!(told.contains("--config FILE"), "{command:?}: {told}");
+    }
+}
+
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let mut child =
