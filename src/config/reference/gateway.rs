@@ -67,24 +67,30 @@ pub(crate) static LISTEN: Key<super::Address> = Key {
     name: "listen",
     about: "Where MCP is served: an IP address and a port. `localhost` is 127.0.0.1. A port alone (`8080` or \
             `:8080`) is loopback too, never every interface. Port 0 takes a free one.",
-    form: super::Address(
-        Free {
+    form: super::Address {
+        text: Free {
             written: "address, or mapping with `address` and `tls`",
             default: "`127.0.0.1:8080`",
             bounds: "",
         },
-        &super::LISTEN_TABLE,
-    ),
+        table: &super::LISTEN_TABLE,
+        may_be_off: false,
+    },
 };
 
 pub(crate) static ADMIN: Key<super::Address> = Key {
     name: "admin",
     about: "Where health, metrics and status are served, without authentication; `false` serves none. \
             `waypost stdio` serves them only where this key stands in the file.",
-    form: super::Address(
-        Free { written: "address, mapping as `listen`, or `false`", default: "`127.0.0.1:9090`", bounds: "" },
-        &super::LISTEN_TABLE,
-    ),
+    form: super::Address {
+        text: Free {
+            written: "address, mapping as `listen`, or `false`",
+            default: "`127.0.0.1:9090`",
+            bounds: "",
+        },
+        table: &super::LISTEN_TABLE,
+        may_be_off: true,
+    },
 };
 
 pub(crate) static DEMO: Key<Nested> = Key {

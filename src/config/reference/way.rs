@@ -32,30 +32,34 @@ pub(crate) static DENY_PRIVATE: Key<Flag> = Key {
     form: Flag { default: Some(false), otherwise: "" },
 };
 
-/// An address, or a mapping with it.
+/// An address, or a mapping with it, or `false` where there may be none.
 #[derive(Debug)]
-pub(crate) struct Address(pub(crate) Free, pub(crate) &'static Table);
+pub(crate) struct Address {
+    pub(crate) text: Free,
+    pub(crate) table: &'static Table,
+    pub(crate) may_be_off: bool,
+}
 
 impl Form for Address {
     fn written(&self) -> String {
-        self.0.written()
+        self.text.written()
     }
 
     fn default(&self) -> String {
-        self.0.default()
+        self.text.default()
     }
 
     fn bounds(&self) -> String {
-        self.0.bounds()
+        self.text.bounds()
     }
 
     fn shape(&self) -> Shape {
-        Shape::List(self.1)
+        Shape::List(self.table)
     }
 
     fn schema(&self) -> Value {
-        let mut ways = vec![schema::address(), schema::reference(self.1)];
-        ways.extend(self.0.written.ends_with("or `false`").then(|| json!({"const": false})));
+        let mut ways = vec![schema::address(), schema::reference(self.table)];
+        ways.extend(self.may_be_off.then(|| json!({"const": false})));
         json!({ "anyOf": ways })
     }
 }

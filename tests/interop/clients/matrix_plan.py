@@ -1,6 +1,7 @@
 """What the Python clients of the matrix share: every feature at every server, once.
 
-What came is printed as JSON lines; what it has to be, ``matrix.py`` knows. Knows nothing of an SDK's types.
+What came is printed as JSON lines; what it has to be, ``matrix.py`` knows. Knows nothing of an SDK's types but the
+names that all versions share.
 """
 
 from __future__ import annotations
@@ -41,9 +42,34 @@ async def until(reached: Callable[[], Awaitable[bool]], patience: float = PATIEN
     return False
 
 
-def answer_form(message: str) -> tuple[str, dict[str, Any] | None]:
-    action, _, name = message.partition(" ")
-    return action, {"username": name, "email": f"{name}@example.com"} if action == "accept" else None
+class Answers:
+    """What a client says when a server asks. ``types`` is the SDK's own module of them."""
+
+    def __init__(self, types: Any, nonce: str) -> None:
+        self.types = types
+        self.nonce = nonce
+
+    async def elicit(self, context: Any, params: Any) -> Any:
+        if isinstance(params, self.types.ElicitRequestURLParams):
+            say(feature="url asked", url=params.url)
+            return self.types.ElicitResult(action="accept")
+        action, _, name = params.message.partition(" ")
+        content = {"username": name, "email": f"{name}@example.com"} if action == "accept" else None
+        return self.types.ElicitResult.model_validate({"action": action, "content": content})
+
+    async def sample(self, context: Any, params: Any) -> Any:
+        answer: dict[str, Any] = {"role": "assistant", "model": "matrix"}
+        if params.tools:
+            answer["stopReason"] = "toolUse"
+            answer["content"] = {"type": "tool_use", "id": "u1", "name": params.tools[0].name, "input": {}}
+            return self.types.CreateMessageResultWithTools.model_validate(answer)
+        content = params.messages[0].content
+        asked = content[0] if isinstance(content, list) else content
+        answer["content"] = {"type": "text", "text": f"model: {asked.text}"}
+        return self.types.CreateMessageResult.model_validate(answer)
+
+    async def roots(self, context: Any) -> Any:
+        return self.types.ListRootsResult.model_validate({"roots": [{"uri": f"file:///matrix/{self.nonce}"}]})
 
 
 async def carry_out(peer: Peer, plan: dict[str, Any]) -> None:

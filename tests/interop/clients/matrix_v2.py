@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import httpx2
 import mcp_types as types
-from matrix_plan import PATIENCE, answer_form, carry_out, say
+from matrix_plan import PATIENCE, Answers, carry_out, say
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp.shared.subscriptions import ResourceUpdated
@@ -24,32 +24,11 @@ from mcp import Client, MCPError
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 
 
-class Peer:
+class Peer(Answers):
     def __init__(self, nonce: str) -> None:
-        self.nonce = nonce
+        super().__init__(types, nonce)
         self.heard: list[tuple[str, Any]] = []
         self.client: Client
-
-    # What the server asks
-
-    async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
-        if isinstance(params, types.ElicitRequestURLParams):
-            say(feature="url asked", url=params.url)
-            return types.ElicitResult(action="accept")
-        action, content = answer_form(params.message)
-        return types.ElicitResult.model_validate({"action": action, "content": content})
-
-    async def sample(self, context: Any, params: types.CreateMessageRequestParams) -> Any:
-        answer: dict[str, Any] = {"role": "assistant", "model": "matrix"}
-        if params.tools:
-            block = types.ToolUseContent(type="tool_use", id="u1", name=params.tools[0].name, input={})
-            return types.CreateMessageResultWithTools(**answer, stop_reason="toolUse", content=block)
-        content = params.messages[0].content
-        asked = content[0] if isinstance(content, list) else content
-        return types.CreateMessageResult(**answer, content=types.TextContent(type="text", text=f"model: {asked.text}"))
-
-    async def roots(self, context: Any) -> types.ListRootsResult:
-        return types.ListRootsResult.model_validate({"roots": [{"uri": f"file:///matrix/{self.nonce}"}]})
 
     # What it tells
 
