@@ -2,7 +2,8 @@
 //!
 //! Must not know: what is done with it.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -68,9 +69,9 @@ pub(super) async fn keep(live: Arc<Live>, mut wishes: mpsc::Receiver<Wish>, stop
         service::is_reloading();
         let reload = live.reload(wish.cause).await;
         service::is_ready();
-        // Other files may have a part in it now.
+        // Other files may have a part in it now. One that had before may have changed since it was read.
         if reload.is_applied() {
-            seen = look(&live).await;
+            seen = joined(seen, look(&live).await);
         }
         if let Some(answer) = wish.answer {
             let _gone = answer.send(reload);
@@ -80,18 +81,35 @@ pub(super) async fn keep(live: Arc<Live>, mut wishes: mpsc::Receiver<Wish>, stop
 
 /// What tells one state of a file from another: where it really is, its size and when it was written. `None` where
 /// there is none.
-type Look = Vec<Option<(u64, u64, u64, SystemTime)>>;
+type State = Option<(u64, u64, u64, SystemTime)>;
+/// The state of each file that has a part in the configuration.
+type Look = BTreeMap<PathBuf, State>;
+
+/// The files of a later look, those that were seen before as they were seen.
+fn joined(mut seen: Look, later: Look) -> Look {
+    let kept = |(file, state)| {
+        let before = seen.remove(&file).unwrap_or(state);
+        (file, before)
+    };
+    later.into_iter().map(kept).collect()
+}
 
 /// Looks at the configuration, and at the files with its secrets.
 async fn look(live: &Live) -> Look {
     let config = live.config();
     let files: Vec<PathBuf> =
         std::iter::once(PathBuf::from(&*config.file)).chain(config.files.iter().cloned()).collect();
-    let looks = move || files.iter().map(|file| stat(file)).collect();
+    let looks = move || {
+        let state = |file: PathBuf| {
+            let state = stat(&file);
+            (file, state)
+        };
+        files.into_iter().map(state).collect()
+    };
     tokio::task::spawn_blocking(looks).await.unwrap_or_default()
 }
 
-fn stat(file: &std::path::Path) -> Option<(u64, u64, u64, SystemTime)> {
+fn stat(file: &Path) -> State {
     use std::os::unix::fs::MetadataExt as _;
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.dev(), metadata.ino(), metadata.len(), metadata.modified().ok()?))
@@ -118,5 +136,21 @@ async fn changed(live: &Live, seen: &Look) {
             }
             now = then;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_while_it_is_read_is_seen_as_changed() {
+        let state = |size| Some((1, 1, size, SystemTime::UNIX_EPOCH));
+        let look = |files: &[(&str, u64)]| -> Look {
+            files.iter().map(|(file, size)| (PathBuf::from(file), state(*size))).collect()
+        };
+        let seen = look(&[("gateway.yaml", 1), ("old", 1)]);
+        let later = look(&[("gateway.yaml", 2), ("new", 1)]);
+        assert_eq!(joined(seen, later), look(&[("gateway.yaml", 1), ("new", 1)]));
     }
 }

@@ -59,7 +59,7 @@ impl ConfigApplied<'_> {
         metrics.reload_ok.with(&[], |cell| cell.set(1));
         metrics.config_kept.with(&[], |cell| cell.set(i64::from(!self.kept.is_empty())));
         metrics.config_taken_up();
-        let names = |names: &[Arc<str>]| names.join(", ");
+        let names = |names: &[Arc<str>]| (!names.is_empty()).then(|| names.join(", "));
         info!(
             target: "waypost::config",
             event = "config_applied",
