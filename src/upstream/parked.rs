@@ -381,3 +381,53 @@ fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::config::for_test;
+
+    /// A call that never ends, and what ends it.
+    fn endless() -> (Carried, Cancel) {
+        let origin = Cancel::default();
+        let (sink, asked) = QuestionSink::new(None);
+        let (events, heard) = EventSink::new();
+        drop((sink, events));
+        let current = Current {
+            events: EventSink::new().0,
+            cancel: Cancel::default(),
+            token: None,
+            client: 0,
+            print: [0; DIGEST],
+        };
+        let call = Some(std::future::pending().boxed());
+        let (open, next_key, token) = (Vec::new(), 0, None);
+        (
+            Carried { call, asked, events: heard, open, next_key, token, origin: origin.clone(), current },
+            origin,
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_parked_for_as_long_as_its_client_may_take_to_answer_and_no_longer() {
+        let mut config = for_test::config(&["asks"], &[]);
+        config.limits.parked_calls = 1;
+        let parking = Arc::new(Parking::new(&config, Arc::new(Metrics::default())));
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let place = Place { upstream: "asks".into(), native: "t".into(), stop: &stop, tasks: &tasks };
+        let (carried, origin) = endless();
+        assert!(matches!(parking.park(carried, &place), Ok(Outcome::InputRequired(_))));
+        tokio::task::yield_now().await;
+        advance(config.limits.answer_timeout).await;
+        assert!(parking.park(endless().0, &place).is_err(), "there is room for one");
+        assert!(origin.reason().is_none());
+        advance(GRACE + Duration::from_millis(1)).await;
+        tasks.close();
+        tasks.wait().await;
+        assert_eq!(origin.reason(), Some("no answer came to the question in time"));
+        assert!(parking.lock().is_empty());
+        assert!(parking.park(endless().0, &place).is_ok(), "there is room again");
+    }
+}

@@ -224,7 +224,7 @@ impl Supervisor {
         self.desk.open(connection);
         let mut rounds = Rounds::new(&kinds(connection.hello()), self.config.refresh);
         let mut lasts_at = Some(began + SUSTAINED);
-        let mut pulse = pin!(pulse::watch(connection, &self.config, &self.metrics).fuse());
+        let mut pulse = pin!(pulse::watch(connection.as_ref(), &self.config, &self.metrics).fuse());
         let mut following = Box::pin(connection.follow(&self.followed));
         loop {
             tokio::select! {

@@ -251,3 +251,21 @@ async fn open(pool: &Pool, tenancy: &Tenancy) -> Result<(Arc<Connection>, OwnedS
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_of_one_owner_that_do_not_last_grow_apart() {
+        let lane = Lane::new(Owner::Client(0), 0);
+        let began = Instant::now();
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert_eq!(lane.next_attempt(began), Instant::now(), "the first is made up for at once");
+        let waits: Vec<u64> = (0..8).map(|_| (lane.next_attempt(began) - began).as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+        let next = Lane::new(Owner::Client(0), lane.losses());
+        assert_eq!(next.next_attempt(began) - began, LONGEST_SPACING, "the next one remembers");
+        assert_eq!(Lane::new(Owner::Client(0), u32::MAX - 1).next_attempt(began) - began, LONGEST_SPACING);
+    }
+}
