@@ -42,8 +42,9 @@ impl Gateway {
     pub(super) fn narrows(&self, current: &Current, principal: &Principal, target: &Target) -> Vec<&Narrow> {
         let Some(upstream) = self.config.upstreams.get(target.upstream) else { return Vec::new() };
         let layers = self.config.layers(principal.endpoint, principal.client, &principal.roles);
-        let layers: Vec<_> = layers.into_iter().flatten().map(|layer| &layer.rules.tools.narrow).collect();
-        if upstream.rules.tools.narrow.is_empty() && layers.iter().all(|narrow| narrow.is_empty()) {
+        let layers = layers.into_iter().flatten().map(|layer| &layer.rules.tools.narrow);
+        let layers: Vec<_> = layers.filter(|narrow| !narrow.is_empty()).collect();
+        if upstream.rules.tools.narrow.is_empty() && layers.is_empty() {
             return Vec::new();
         }
         let kind = ListKind::Tools;
